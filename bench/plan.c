@@ -95,56 +95,6 @@ int plan_init(struct plan *plan, const struct bench_options *options, int32_t nu
     return 0;
 }
 
-int plan_init_for_partners(struct plan *plan, const struct bench_options *options,
-                           int32_t num_ranks, int32_t ranks_per_node)
-{
-    if (alloc_plan(plan, options, num_ranks) != 0)
-        return -1;
-    for (int64_t i = 0; i < (int64_t)num_ranks * plan->num_tokens * plan->num_topk; i++) {
-        const int64_t rank = i / ((int64_t)plan->num_tokens * plan->num_topk);
-        const int64_t partner = (rank + ranks_per_node) % num_ranks;
-        const int64_t first_expert = (plan->num_experts * partner + num_ranks - 1) / num_ranks;
-        const int is_chosen = i % plan->num_topk == 0;
-        plan->topk_idx[i] = is_chosen ? (int32_t)first_expert : PLAN_NO_EXPERT;
-        plan->topk_weights[i] = is_chosen ? 1 : 0;
-    }
-    place_rows(plan);
-    return 0;
-}
-
-int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t expert)
-{
-    const int32_t *choices = choices_of(plan, source, token);
-    for (int32_t k = 0; k < plan->num_topk; k++)
-        if (choices[k] == expert)
-            return 1;
-    return 0;
-}
-
-static void split_weights(const struct plan *plan, const int32_t *choices, int32_t rank,
-                          float *weights)
-{
-    float left = 1.0f, *last = NULL;
-    for (int32_t k = 0; k < plan->num_topk; k++) {
-        if (choices[k] < plan_first_expert(plan, rank) ||
-            choices[k] >= plan_first_expert(plan, rank + 1))
-            continue;
-        left /= 2;
-        weights[k] = left;
-        last = &weights[k];
-    }
-    if (last != NULL)
-        *last *= 2;
-}
-
-void plan_split_weights(const struct plan *plan, int32_t source, float *weights)
-{
-    for (int32_t token = 0; token < plan->num_tokens; token++)
-        for (int32_t rank = 0; rank < plan->num_ranks; rank++)
-            split_weights(plan, choices_of(plan, source, token), rank,
-                          weights + (int64_t)token * plan->num_topk);
-}
-
 void plan_destroy(struct plan *plan)
 {
     free(plan->topk_idx);
@@ -159,17 +109,6 @@ static void fill_row(const struct plan *plan, int32_t source, int32_t token, voi
 {
     payload_fill_row(&plan->payload, (int64_t)source * plan->num_tokens + token, 0, row,
                      plan->row_bytes);
-}
-
-int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const void *row)
-{
-    char *expected = malloc(plan->row_bytes);
-    if (expected == NULL)
-        return 0;
-    fill_row(plan, source, token, expected);
-    const int is_equal = memcmp(row, expected, plan->row_bytes) == 0;
-    free(expected);
-    return is_equal;
 }
 
 void plan_fill(const struct plan *plan, int32_t source, void *x)

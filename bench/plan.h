@@ -25,9 +25,6 @@ enum { PLAN_NO_ROW = -1, PLAN_NO_EXPERT = -1 };
 
 /* 0, or -1 when memory is short. */
 int plan_init(struct plan *plan, const struct bench_options *options, int32_t num_ranks);
-/* Every token of a rank has one expert, on the rank of the same index on the next node. */
-int plan_init_for_partners(struct plan *plan, const struct bench_options *options,
-                           int32_t num_ranks, int32_t ranks_per_node);
 void plan_destroy(struct plan *plan);
 
 static inline int32_t plan_row(const struct plan *plan, int32_t source, int32_t token, int32_t rank)
@@ -36,29 +33,11 @@ static inline int32_t plan_row(const struct plan *plan, int32_t source, int32_t 
     return plan->rows[global * plan->num_ranks + rank];
 }
 
-/* Rows of the rank that gets most. */
-static inline int32_t plan_most_recv(const struct plan *plan)
-{
-    int32_t most = 0;
-    for (int32_t rank = 0; rank < plan->num_ranks; rank++)
-        most = plan->num_recv[rank] > most ? plan->num_recv[rank] : most;
-    return most;
-}
-
 /* A rank has the experts from its first one up to that of rank + 1. */
 static inline int32_t plan_first_expert(const struct plan *plan, int32_t rank)
 {
     return ep_first_expert(plan->num_experts, plan->num_ranks, rank);
 }
-int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t expert);
-
-/* [num_tokens][num_topk] weights of a rank's tokens, for experts that return their input: those of
- * the experts of one rank are powers of two whose sum is 1, so that what a rank sums is the row
- * itself, if it has added each of them with its weight. */
-void plan_split_weights(const struct plan *plan, int32_t source, float *weights);
-
-/* Also 0 when memory is short. */
-int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const void *row);
 /* x[num_tokens] of rank `source`. */
 void plan_fill(const struct plan *plan, int32_t source, void *x);
 

@@ -62,10 +62,15 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     const int is_checked = options->layer.check != EP_CHECK_NONE;
     struct ep_layer layer = {0};
     struct ep_routing routing;
+    weft_stream *stream = NULL;
     const enum ep_routing_extent extent = is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN;
     weft_result result = ep_routing_open(&routing, &options->layer, comm, extent) == 0
-                             ? ep_layer_open(&layer, comm, &options->layer, &routing)
+                             ? WEFT_OK
                              : LACKS_MEMORY("the routing of the tokens");
+    if (result == WEFT_OK)
+        result = weft_stream_create(comm, &stream);
+    if (result == WEFT_OK)
+        result = ep_layer_open(&layer, comm, stream, &options->layer, &routing);
     if (result == WEFT_OK)
         ep_routing_mask(&routing, &options->layer); /* what is checked; weft is given all choices */
     if (result == WEFT_OK && is_checked && options->layer.mode == EP_MODE_LOW_LATENCY)
@@ -82,6 +87,8 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
         job_report_and_abort("weft ep", comm, result);
     report->ll_sizes = layer.ll.sizes;
     ep_layer_close(&layer);
+    if (stream)
+        weft_stream_destroy(stream);
     ep_routing_close(&routing);
     return result;
 }

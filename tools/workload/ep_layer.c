@@ -25,8 +25,7 @@ static weft_result open_ep(struct ep_layer *layer)
     config.staging_slot_bytes = options->staging_slot_bytes;
     config.staging_bytes = options->staging_bytes;
     config.combine_wire = ep_wire_dtype(options);
-    weft_result result = weft_stream_create(layer->comm, &layer->stream);
-    return result == WEFT_OK ? weft_ep_create(layer->comm, &config, &layer->ep) : result;
+    return weft_ep_create(layer->comm, &config, &layer->ep);
 }
 
 static int is_narrow(const struct ep_layer *layer)
@@ -308,7 +307,7 @@ static weft_result record(struct ep_layer *layer, enum ep_op op)
     return ep_layer_finish(layer, op);
 }
 
-weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm,
+weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, weft_stream *stream,
                           const struct ep_layer_options *options, const struct ep_routing *routing)
 {
     weft_team_info node = WEFT_INIT(weft_team_info);
@@ -316,6 +315,7 @@ weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm,
         .options = options,
         .routing = routing,
         .comm = comm,
+        .stream = stream,
         .rank = weft_comm_rank(comm),
         .num_ranks = weft_comm_num_ranks(comm),
     };
@@ -345,8 +345,6 @@ void ep_layer_close(struct ep_layer *layer)
         if (layer->graphs[op])
             weft_graph_destroy(layer->graphs[op]);
     ep_ll_close(layer);
-    if (layer->stream)
-        weft_stream_destroy(layer->stream);
     for (int op = 0; op < EP_NUM_OPS; op++) {
         if (layer->intervals[op].start)
             weft_event_destroy(layer->intervals[op].start);

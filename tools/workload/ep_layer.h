@@ -70,9 +70,9 @@ struct ep_layer {
 /* The payload of token rows. */
 struct payload ep_layer_payload(const struct ep_layer *layer);
 
-/* Collective; options must be resolved and lie, as routing, beyond ep_layer_close, which also
- * releases what a failed open left. */
-weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm,
+/* Collective; the stream, options and routing must lie beyond ep_layer_close, which also releases
+ * what a failed open left. Layers that take turns share a stream. */
+weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, weft_stream *stream,
                           const struct ep_layer_options *options, const struct ep_routing *routing);
 void ep_layer_close(struct ep_layer *layer);
 

@@ -23,6 +23,9 @@ enum ep_row_format {
     EP_NUM_ROW_FORMATS
 };
 enum { EP_LL_GROUP_ELEMENTS = 128 };
+/* With EP_GATE_PARTNERS a token chooses one expert, on the rank of the same place on the next
+ * node. */
+enum ep_gate { EP_GATE_SEEDED, EP_GATE_PARTNERS };
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum { EP_GRAPH_CALLS = 20 };
 /* A dispatch carries rows with the ids, weights and sources of their tokens; or rows. */
@@ -67,7 +70,8 @@ struct ep_layer_options {
     uint64_t row_bytes;
     int32_t num_planes; /* of a row; one, but of bytes */
     uint64_t plane_bytes[EP_MAX_PLANES];
-    const struct trace *trace; /* NULL: a gate routes */
+    enum ep_gate gate;
+    const struct trace *trace; /* NULL: the gate routes */
     int32_t trace_layer;
     uint64_t seed;
     double skew;
@@ -88,6 +92,7 @@ struct ep_layer_options {
     weft_ll_route ll_route;
     weft_ll_on_missing ll_on_missing;
     weft_ll_answer ll_answer;
+    int32_t num_results; /* of low latency, at a time; 0: two */
     int32_t num_phases;
     enum ep_row_format row_format;
     struct option_list masked; /* ranks that do without the others, and these without them */

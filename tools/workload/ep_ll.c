@@ -31,6 +31,7 @@ weft_ll_config ep_ll_config(const struct ep_layer_options *options)
     config.max_tokens = options->num_tokens > 0 ? options->num_tokens : 1;
     config.num_topk = options->num_topk;
     config.dtype = options->kind;
+    config.num_results = options->num_results;
     config.layout = options->ll_layout;
     if (options->row_format != EP_ROW_FORMAT_DTYPE) {
         const weft_rows_args rows = ep_ll_rows_args(options);
@@ -124,7 +125,7 @@ void ep_ll_close(struct ep_layer *layer)
     struct ep_ll *ll = &layer->ll;
     if (ll->ll)
         weft_ll_destroy(ll->ll);
-    void *const buffers[] = {ll->rows,        ll->scales,        y_is_rows(layer) ? NULL : ll->y,
+    void *const buffers[] = {ll->rows,        ll->scales,        ll->y == ll->rows ? NULL : ll->y,
                              ll->rank_counts, ll->expert_counts, ll->src_tokens,
                              ll->ranges};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)

@@ -38,6 +38,23 @@ static int load_gate(struct ep_routing *routing, const struct ep_layer_options *
     return 0;
 }
 
+/* The other choices are ignored. */
+static void load_partners(struct ep_routing *routing)
+{
+    const int32_t num_ranks = routing->num_ranks, num_topk = routing->num_topk;
+    const int32_t ranks_per_node = num_ranks / routing->problem.num_nodes;
+    int32_t source = 0;
+    for (int64_t token = routing->loaded_begin; token < routing->loaded_end; token++) {
+        int32_t *topk_idx = routing->topk_idx + (token - routing->loaded_begin) * num_topk;
+        while (token >= routing->first_tokens[source + 1])
+            source++;
+        for (int32_t k = 0; k < num_topk; k++)
+            topk_idx[k] = routing->num_experts;
+        topk_idx[0] = ep_routing_first_expert(routing, (source + ranks_per_node) % num_ranks);
+        routing->topk_weights[(token - routing->loaded_begin) * num_topk] = 1;
+    }
+}
+
 static void place(struct ep_routing *routing, const struct ep_layer_options *options)
 {
     for (int32_t r = 0; r <= routing->num_ranks; r++)
@@ -112,10 +129,13 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_layer_options *o
     routing->topk_weights = calloc(num_selections, sizeof(float));
     if (!routing->topk_idx || !routing->topk_weights)
         return -1;
-    if (!options->trace)
+    if (options->gate == EP_GATE_PARTNERS)
+        load_partners(routing);
+    else if (!options->trace)
         return load_gate(routing, options, rank);
-    trace_read(options->trace, options->trace_layer, (int32_t)routing->loaded_begin,
-               (int32_t)num_tokens, routing->topk_idx, routing->topk_weights);
+    else
+        trace_read(options->trace, options->trace_layer, (int32_t)routing->loaded_begin,
+                   (int32_t)num_tokens, routing->topk_idx, routing->topk_weights);
     return 0;
 }
 
