@@ -256,26 +256,14 @@ static weft_result measure_idle(struct bench *bench)
 
 static struct ep_layer_options shape_of(const struct bench_options *options, enum layer_kind kind)
 {
-    const size_t row_bytes = (size_t)options->hidden * sizeof(uint16_t);
     const int is_whole = options->measure == MEASURE_LAYER || options->measure == MEASURE_DECODE;
-    return (struct ep_layer_options){
-        .program = "ep_bench",
-        .num_tokens = options->num_tokens,
-        .num_topk = options->num_topk,
-        .num_experts = options->num_experts,
-        .hidden = options->hidden,
-        .kind = WEFT_BF16,
-        .row_bytes = row_bytes,
-        .num_planes = 1,
-        .plane_bytes = {row_bytes},
-        .gate = options->measure == MEASURE_RAIL ? EP_GATE_PARTNERS : EP_GATE_SEEDED,
-        .seed = options->seed,
-        .carried = is_whole ? EP_CARRY_ALL : EP_CARRY_ROWS,
-        .mode = kind == NORMAL ? EP_MODE_NORMAL : EP_MODE_LOW_LATENCY,
-        .ll_layout = kind == BY_RANK ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT,
-        .ll_answer = WEFT_LL_ANSWER_IN_SLOTS,
-        .num_phases = 1,
-        .check = EP_CHECK_FULL};
+    struct ep_layer_options shape = bench_layer_options(options);
+    shape.gate = options->measure == MEASURE_RAIL ? EP_GATE_PARTNERS : EP_GATE_SEEDED;
+    shape.carried = is_whole ? EP_CARRY_ALL : EP_CARRY_ROWS;
+    shape.mode = kind == NORMAL ? EP_MODE_NORMAL : EP_MODE_LOW_LATENCY;
+    shape.ll_layout = kind == BY_RANK ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT;
+    shape.ll_answer = WEFT_LL_ANSWER_IN_SLOTS;
+    return shape;
 }
 
 /* Each layer is checked before anything is measured. */
@@ -320,8 +308,8 @@ static weft_result open_bench(struct bench *bench)
     bench->num_ranks = weft_comm_num_ranks(bench->comm);
     for (int kind = 0; kind < NUM_LAYERS; kind++)
         bench->shapes[kind] = shape_of(&bench->options, (enum layer_kind)kind);
-    if (ep_routing_open(&bench->routing, &bench->shapes[NORMAL], bench->comm, EP_ROUTING_ALL) != 0)
-        return LACKS_MEMORY("the routing of the tokens");
+    TRY(ep_layer_open_routing(&bench->routing, &bench->shapes[NORMAL], bench->comm,
+                              EP_ROUTING_ALL));
     TRY(weft_stream_create(bench->comm, &bench->stream));
     for (int kind = 0; kind < num_layers; kind++) {
         /* A step combines its result before the next one, so one is enough, and takes less memory;

@@ -64,9 +64,7 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     struct ep_routing routing;
     weft_stream *stream = NULL;
     const enum ep_routing_extent extent = is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN;
-    weft_result result = ep_routing_open(&routing, &options->layer, comm, extent) == 0
-                             ? WEFT_OK
-                             : LACKS_MEMORY("the routing of the tokens");
+    weft_result result = ep_layer_open_routing(&routing, &options->layer, comm, extent);
     if (result == WEFT_OK)
         result = weft_stream_create(comm, &stream);
     if (result == WEFT_OK)

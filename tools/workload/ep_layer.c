@@ -307,6 +307,21 @@ static weft_result record(struct ep_layer *layer, enum ep_op op)
     return ep_layer_finish(layer, op);
 }
 
+weft_result ep_layer_open_routing(struct ep_routing *routing,
+                                  const struct ep_layer_options *options, weft_comm *comm,
+                                  enum ep_routing_extent extent)
+{
+    const int32_t num_ranks = weft_comm_num_ranks(comm);
+    int32_t *nodes = calloc((size_t)num_ranks, sizeof *nodes);
+    const struct ep_ranks ranks = {num_ranks, weft_comm_rank(comm), nodes};
+    for (int32_t rank = 0; rank < num_ranks && nodes; rank++)
+        nodes[rank] = weft_comm_node(comm, rank);
+    *routing = (struct ep_routing){0};
+    const int is_open = nodes && ep_routing_open(routing, options, &ranks, extent) == 0;
+    free(nodes);
+    return is_open ? WEFT_OK : LACKS_MEMORY("the routing of the tokens");
+}
+
 weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, weft_stream *stream,
                           const struct ep_layer_options *options, const struct ep_routing *routing)
 {

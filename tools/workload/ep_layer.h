@@ -70,6 +70,11 @@ struct ep_layer {
 /* The payload of token rows. */
 struct payload ep_layer_payload(const struct ep_layer *layer);
 
+/* The routing of the communicator's ranks; close it also after a failure. */
+weft_result ep_layer_open_routing(struct ep_routing *routing,
+                                  const struct ep_layer_options *options, weft_comm *comm,
+                                  enum ep_routing_extent extent);
+
 /* Collective; the stream, options and routing must lie beyond ep_layer_close, which also releases
  * what a failed open left. Layers that take turns share a stream. */
 weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, weft_stream *stream,

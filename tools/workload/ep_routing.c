@@ -79,11 +79,11 @@ static struct ep_choice choose(const void *of, struct ep_token token, int32_t k)
                               ep_routing_topk_weights(routing, number)[k]};
 }
 
-static void pose_problem(struct ep_routing *routing, weft_comm *comm)
+static void pose_problem(struct ep_routing *routing, const struct ep_ranks *ranks)
 {
     int32_t last_node = 0;
     for (int32_t r = 0; r < routing->num_ranks; r++) {
-        routing->nodes[r] = weft_comm_node(comm, r);
+        routing->nodes[r] = ranks->nodes[r];
         routing->num_local_experts[r] =
             ep_routing_first_expert(routing, r + 1) - ep_routing_first_expert(routing, r);
         last_node = routing->nodes[r] > last_node ? routing->nodes[r] : last_node;
@@ -101,12 +101,12 @@ static void pose_problem(struct ep_routing *routing, weft_comm *comm)
 }
 
 int ep_routing_open(struct ep_routing *routing, const struct ep_layer_options *options,
-                    weft_comm *comm, enum ep_routing_extent extent)
+                    const struct ep_ranks *ranks, enum ep_routing_extent extent)
 {
-    const int32_t rank = weft_comm_rank(comm);
-    const size_t num_ranks = (size_t)weft_comm_num_ranks(comm);
+    const int32_t rank = ranks->rank;
+    const size_t num_ranks = (size_t)ranks->num_ranks;
     *routing = (struct ep_routing){
-        .num_ranks = (int32_t)num_ranks,
+        .num_ranks = ranks->num_ranks,
         .num_topk = options->num_topk,
         .num_experts = options->num_experts,
         .first_tokens = calloc(num_ranks + 1, sizeof(int64_t)),
@@ -118,7 +118,7 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_layer_options *o
         !routing->num_local_experts)
         return -1;
     place(routing, options);
-    pose_problem(routing, comm);
+    pose_problem(routing, ranks);
     int is_own = extent == EP_ROUTING_OWN;
     routing->loaded_begin = is_own ? routing->first_tokens[rank] : 0;
     routing->loaded_end = routing->first_tokens[is_own ? rank + 1 : routing->num_ranks];

@@ -25,9 +25,15 @@ struct ep_routing {
 
 enum ep_routing_extent { EP_ROUTING_OWN, EP_ROUTING_ALL };
 
-/* Needs resolved options. 0, or -1 when out of memory. */
+struct ep_ranks {
+    int32_t num_ranks;
+    int32_t rank;         /* this one; progress is rank 0's to show */
+    const int32_t *nodes; /* [num_ranks] */
+};
+
+/* 0, or -1 when out of memory. */
 int ep_routing_open(struct ep_routing *routing, const struct ep_layer_options *options,
-                    weft_comm *comm, enum ep_routing_extent extent);
+                    const struct ep_ranks *ranks, enum ep_routing_extent extent);
 /* Takes away the choices of ranks that have masked each other, which count as nothing. */
 void ep_routing_mask(struct ep_routing *routing, const struct ep_layer_options *options);
 void ep_routing_close(struct ep_routing *routing);
