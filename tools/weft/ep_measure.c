@@ -10,10 +10,15 @@
 #include "workload/progress.h"
 #include "workload/try.h"
 
+/* The events around an operation. */
+struct interval {
+    weft_event *start, *stop;
+};
+
 /* The barrier lets all ranks start the operation together. */
-static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op)
+static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op,
+                                 const struct interval *interval)
 {
-    const struct ep_interval *interval = &layer->intervals[op];
     TRY(ep_layer_prepare(layer, op));
     TRY(weft_comm_barrier(layer->comm, layer->stream));
     TRY(weft_event_record(interval->start, layer->stream));
@@ -22,12 +27,12 @@ static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op)
     return ep_layer_finish(layer, op);
 }
 
-static weft_result run_iteration(struct ep_layer *layer, double us[EP_NUM_OPS])
+static weft_result run_iteration(struct ep_layer *layer, const struct interval *intervals,
+                                 double us[EP_NUM_OPS])
 {
-    const struct ep_interval *intervals = layer->intervals;
     for (int op = 0; op < EP_NUM_OPS; op++)
         if (ep_op_is_timed(op, layer->options))
-            TRY(enqueue_timed(layer, op));
+            TRY(enqueue_timed(layer, op, &intervals[op]));
     TRY(weft_stream_synchronize(layer->stream));
     for (int op = 0; op < EP_NUM_OPS; op++)
         if (ep_op_is_timed(op, layer->options))
@@ -37,7 +42,7 @@ static weft_result run_iteration(struct ep_layer *layer, double us[EP_NUM_OPS])
 
 /* samples[op][num_iters] of this rank. */
 static weft_result run_iterations(struct ep_layer *layer, const struct ep_options *options,
-                                  double *samples)
+                                  const struct interval *intervals, double *samples)
 {
     int32_t num_steps = options->num_warmup + options->num_iters;
     struct progress progress;
@@ -46,7 +51,7 @@ static weft_result run_iterations(struct ep_layer *layer, const struct ep_option
     progress_begin(&progress, layer->rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN,
                    "weft ep, timing", num_steps);
     for (int32_t step = 0; step < num_steps && result == WEFT_OK; step++) {
-        result = run_iteration(layer, us);
+        result = run_iteration(layer, intervals, us);
         int32_t iteration = step - options->num_warmup;
         for (int op = 0; op < EP_NUM_OPS && iteration >= 0; op++)
             samples[(int64_t)op * options->num_iters + iteration] =
@@ -57,17 +62,40 @@ static weft_result run_iterations(struct ep_layer *layer, const struct ep_option
     return result;
 }
 
+static weft_result open_intervals(weft_comm *comm, struct interval intervals[EP_NUM_OPS])
+{
+    for (int op = 0; op < EP_NUM_OPS; op++) {
+        TRY(weft_event_create(comm, &intervals[op].start));
+        TRY(weft_event_create(comm, &intervals[op].stop));
+    }
+    return WEFT_OK;
+}
+
+static void close_intervals(struct interval intervals[EP_NUM_OPS])
+{
+    for (int op = 0; op < EP_NUM_OPS; op++) {
+        if (intervals[op].start)
+            weft_event_destroy(intervals[op].start);
+        if (intervals[op].stop)
+            weft_event_destroy(intervals[op].stop);
+    }
+}
+
 weft_result ep_measure(struct ep_layer *layer, const struct ep_options *options,
                        struct figures figures[EP_NUM_OPS])
 {
+    struct interval intervals[EP_NUM_OPS] = {{NULL, NULL}};
     size_t num_iters = (size_t)options->num_iters;
     double *samples = calloc(EP_NUM_OPS * num_iters, sizeof *samples);
-    weft_result result = samples ? run_iterations(layer, options, samples)
+    weft_result result = samples ? open_intervals(layer->comm, intervals)
                                  : LACKS_MEMORY("the times of %zu iterations", num_iters);
+    if (result == WEFT_OK)
+        result = run_iterations(layer, options, intervals, samples);
     for (size_t op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
         if (ep_op_is_timed((enum ep_op)op, layer->options))
             result =
                 slowest_of_ranks(layer->comm, samples + op * num_iters, num_iters, &figures[op]);
+    close_intervals(intervals);
     free(samples);
     return result;
 }

@@ -28,11 +28,6 @@ static weft_result open_ep(struct ep_layer *layer)
     return weft_ep_create(layer->comm, &config, &layer->ep);
 }
 
-static int is_narrow(const struct ep_layer *layer)
-{
-    return layer->options->row_format != EP_ROW_FORMAT_DTYPE;
-}
-
 static weft_result open_handle(struct ep_layer *layer, uint64_t *arena_bytes)
 {
     const struct ep_layer_options *options = layer->options;
@@ -44,8 +39,8 @@ static weft_result open_handle(struct ep_layer *layer, uint64_t *arena_bytes)
     weft_ep_size_args size_args = WEFT_INIT(weft_ep_size_args);
     size_args.max_tokens_per_rank = options->num_tokens;
     size_args.num_topk = options->num_topk;
-    size_args.num_planes = is_narrow(layer) ? 3 : options->num_planes;
-    size_args.plane_row_bytes = is_narrow(layer) ? narrow_bytes : options->plane_bytes;
+    size_args.num_planes = ep_layer_is_narrow(layer) ? 3 : options->num_planes;
+    size_args.plane_row_bytes = ep_layer_is_narrow(layer) ? narrow_bytes : options->plane_bytes;
     size_args.index_type = WEFT_INT32;
     size_args.with_topk = 1;
     size_args.with_src_token = 1;
@@ -61,21 +56,20 @@ static weft_result open_handle(struct ep_layer *layer, uint64_t *arena_bytes)
     return result;
 }
 
-static weft_result open_intervals(struct ep_layer *layer)
+weft_result ep_layer_alloc(struct ep_layer *layer, enum ep_memory memory,
+                           const struct ep_buffer *list, size_t num_buffers)
 {
-    weft_result result = WEFT_OK;
-    for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++) {
-        result = weft_event_create(layer->comm, &layer->intervals[op].start);
-        if (result == WEFT_OK)
-            result = weft_event_create(layer->comm, &layer->intervals[op].stop);
+    for (size_t i = 0; i < num_buffers; i++) {
+        if (list[i].bytes == 0)
+            continue;
+        if (memory == EP_MEMORY_HEAP) {
+            TRY(weft_arena_alloc(layer->arena, list[i].bytes, list[i].pointer));
+            continue;
+        }
+        TRY(weft_memory_alloc(layer->comm, list[i].bytes, list[i].pointer));
+        layer->blocks[layer->num_blocks++] = *list[i].pointer;
     }
-    return result;
-}
-
-static weft_result alloc_received(struct ep_layer *layer, size_t bytes, void **buffer)
-{
-    return layer->options->memory == EP_MEMORY_HEAP ? weft_arena_alloc(layer->arena, bytes, buffer)
-                                                    : weft_memory_alloc(layer->comm, bytes, buffer);
+    return WEFT_OK;
 }
 
 static weft_result open_received(struct ep_layer *layer, uint64_t arena_bytes)
@@ -83,35 +77,28 @@ static weft_result open_received(struct ep_layer *layer, uint64_t arena_bytes)
     const struct ep_layer_options *options = layer->options;
     const size_t capacity = (size_t)layer->capacity;
     const size_t selections = capacity * (size_t)options->num_topk;
-    const struct {
-        void **buffer;
-        size_t bytes;
-    } list[] = {
+    const struct ep_buffer list[] = {
         {(void **)&layer->recv_x[0], capacity * options->plane_bytes[0]},
         {(void **)&layer->recv_x[1], capacity * options->plane_bytes[1]},
         {(void **)&layer->recv_topk_idx, selections * sizeof(int32_t)},
         {(void **)&layer->recv_topk_weights, selections * sizeof(float)},
         {(void **)&layer->recv_src_token, capacity * sizeof(int32_t)},
         {(void **)&layer->recv_narrow,
-         is_narrow(layer) ? capacity * ep_ll_element_bytes(options) : 0},
+         ep_layer_is_narrow(layer) ? capacity * ep_ll_element_bytes(options) : 0},
         {(void **)&layer->recv_scales, capacity * ep_ll_scale_bytes(options)},
     };
-    weft_result result = weft_arena_create(layer->comm, arena_bytes, &layer->arena);
-    for (size_t i = 0; i < sizeof list / sizeof *list && result == WEFT_OK; i++)
-        if (list[i].bytes > 0)
-            result = alloc_received(layer, list[i].bytes, list[i].buffer);
-    return result;
+    TRY(weft_arena_create(layer->comm, arena_bytes, &layer->arena));
+    return ep_layer_alloc(layer, options->memory, list, sizeof list / sizeof *list);
 }
 
 static weft_result alloc_own_buffers(struct ep_layer *layer)
 {
-    const size_t num_tokens = (size_t)layer->num_tokens, num_ranks = (size_t)layer->num_ranks;
+    /* Without tokens there are pointers too. */
+    const size_t num_tokens = (size_t)layer->num_tokens + (layer->num_tokens == 0);
+    const size_t num_ranks = (size_t)layer->num_ranks;
     const size_t row_bytes = layer->options->row_bytes;
     const size_t num_choices = num_tokens * (size_t)layer->options->num_topk;
-    const struct {
-        void **buffer;
-        size_t bytes;
-    } list[] = {
+    const struct ep_buffer list[] = {
         {(void **)&layer->x[0], num_tokens * layer->options->plane_bytes[0]},
         {(void **)&layer->x[1], num_tokens * layer->options->plane_bytes[1]},
         {(void **)&layer->out, num_tokens * row_bytes},
@@ -122,9 +109,7 @@ static weft_result alloc_own_buffers(struct ep_layer *layer)
         {(void **)&layer->tokens_per_expert, (size_t)layer->options->num_experts * sizeof(int32_t)},
         {(void **)&layer->is_token_in_rank, num_tokens * num_ranks},
     };
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        TRY(weft_memory_alloc(layer->comm, list[i].bytes, list[i].buffer));
-    return WEFT_OK;
+    return ep_layer_alloc(layer, EP_MEMORY_OTHER, list, sizeof list / sizeof *list);
 }
 
 static weft_result fill_plane(struct ep_layer *layer, const struct payload *payload, int32_t plane)
@@ -175,138 +160,6 @@ static weft_result open_normal(struct ep_layer *layer)
     return ep_layer_route(layer, &counts);
 }
 
-static weft_result enqueue_layout(struct ep_layer *layer)
-{
-    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
-    args.num_tokens = layer->num_tokens;
-    args.index_type = WEFT_INT32;
-    args.topk_idx = layer->topk_idx;
-    args.num_tokens_per_rank = layer->tokens_per_rank;
-    args.num_tokens_per_node = layer->tokens_per_node;
-    args.num_tokens_per_expert = layer->tokens_per_expert;
-    args.is_token_in_rank = layer->is_token_in_rank;
-    return weft_ep_layout(layer->handle, &args, layer->stream);
-}
-
-static weft_result enqueue_dispatch(struct ep_layer *layer)
-{
-    weft_plane planes[EP_MAX_PLANES];
-    for (int32_t i = 0; i < layer->options->num_planes; i++)
-        planes[i] = (weft_plane){.size = sizeof(weft_plane),
-                                 .src = layer->x[i],
-                                 .dst = layer->recv_x[i],
-                                 .row_bytes = layer->options->plane_bytes[i]};
-    if (is_narrow(layer)) {
-        const weft_rows_args rows = ep_ll_rows_args(layer->options);
-        planes[0].dst = layer->recv_narrow;
-        planes[0].scales = layer->recv_scales;
-        planes[0].dtype = rows.dtype;
-        planes[0].narrow_dtype = rows.narrow_dtype;
-        planes[0].scale = rows.scale;
-        planes[0].group_elements = (int32_t)rows.group_elements;
-    }
-    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
-    args.num_planes = layer->options->num_planes;
-    args.planes = planes;
-    args.capacity = layer->capacity;
-    if (layer->options->carried == EP_CARRY_ROWS)
-        return weft_ep_dispatch(layer->handle, &args, layer->stream);
-    args.index_type = WEFT_INT32;
-    args.topk_idx = layer->topk_idx;
-    args.topk_weights = layer->topk_weights;
-    args.recv_topk_idx = layer->recv_topk_idx;
-    args.recv_topk_weights = layer->recv_topk_weights;
-    args.recv_src_token = layer->recv_src_token;
-    return weft_ep_dispatch(layer->handle, &args, layer->stream);
-}
-
-weft_result ep_layer_restore_rows(struct ep_layer *layer, int64_t num_rows)
-{
-    if (!is_narrow(layer))
-        return WEFT_OK;
-    weft_rows_args args = ep_ll_rows_args(layer->options);
-    args.src = layer->recv_narrow;
-    args.dst = layer->recv_x[0];
-    args.scales = layer->recv_scales;
-    args.num_rows = num_rows;
-    return weft_rows_dequantise(layer->comm, &args, layer->stream);
-}
-
-static weft_result enqueue_combine(struct ep_layer *layer)
-{
-    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
-    args.dtype = layer->options->kind;
-    args.hidden = layer->options->hidden;
-    args.capacity = layer->capacity;
-    args.x = layer->recv_x[0];
-    args.out = layer->out;
-    return weft_ep_combine(layer->handle, &args, layer->stream);
-}
-
-weft_result ep_layer_route(struct ep_layer *layer, weft_ep_counts *counts)
-{
-    TRY(enqueue_layout(layer));
-    TRY(weft_ep_notify(layer->handle, layer->stream));
-    return weft_ep_wait_counts(layer->handle, counts);
-}
-
-static weft_result enqueue_once(struct ep_layer *layer, enum ep_op op)
-{
-    const int parts = ep_op_parts(op, layer->options);
-    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
-    if (layer->options->mode == EP_MODE_LOW_LATENCY)
-        return ep_ll_enqueue(layer, parts);
-    if (parts & EP_PART_LAYOUT)
-        TRY(enqueue_layout(layer));
-    if (parts & EP_PART_NOTIFY)
-        TRY(weft_ep_notify(layer->handle, layer->stream));
-    if (parts & EP_PART_COUNTS)
-        TRY(weft_ep_wait_counts(layer->handle, &counts));
-    if (parts & EP_PART_DISPATCH)
-        TRY(enqueue_dispatch(layer));
-    return parts & EP_PART_COMBINE ? enqueue_combine(layer) : WEFT_OK;
-}
-
-weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op)
-{
-    return layer->graphs[op] ? weft_graph_launch(layer->graphs[op], layer->stream)
-                             : enqueue_once(layer, op);
-}
-
-weft_result ep_layer_prepare(struct ep_layer *layer, enum ep_op op)
-{
-    const int parts = ep_op_parts(op, layer->options);
-    const int is_low_latency = layer->options->mode == EP_MODE_LOW_LATENCY;
-    return is_low_latency && !(parts & EP_PART_DISPATCH) ? ep_ll_dispatch(layer) : WEFT_OK;
-}
-
-weft_result ep_layer_finish(struct ep_layer *layer, enum ep_op op)
-{
-    const int parts = ep_op_parts(op, layer->options);
-    if (layer->options->mode == EP_MODE_LOW_LATENCY)
-        return ep_ll_leaves_result(parts) ? weft_ll_release(layer->ll.ll, layer->stream) : WEFT_OK;
-    /* The next operations need the counts of this layout. */
-    const int is_layout_alone = (parts & EP_PART_LAYOUT) && !(parts & EP_PART_NOTIFY);
-    return is_layout_alone ? weft_ep_notify(layer->handle, layer->stream) : WEFT_OK;
-}
-
-static weft_result record_calls(struct ep_layer *layer, enum ep_op op)
-{
-    TRY(weft_graph_begin(layer->stream));
-    weft_result result = WEFT_OK;
-    for (int i = 0; i < EP_GRAPH_CALLS && result == WEFT_OK; i++)
-        result = enqueue_once(layer, op);
-    const weft_result ended = weft_graph_end(layer->stream, &layer->graphs[op]);
-    return result == WEFT_OK ? ended : result;
-}
-
-static weft_result record(struct ep_layer *layer, enum ep_op op)
-{
-    TRY(ep_layer_prepare(layer, op));
-    TRY(record_calls(layer, op));
-    return ep_layer_finish(layer, op);
-}
-
 weft_result ep_layer_open_routing(struct ep_routing *routing,
                                   const struct ep_layer_options *options, weft_comm *comm,
                                   enum ep_routing_extent extent)
@@ -322,36 +175,36 @@ weft_result ep_layer_open_routing(struct ep_routing *routing,
     return is_open ? WEFT_OK : LACKS_MEMORY("the routing of the tokens");
 }
 
+static weft_result open_parts(struct ep_layer *layer)
+{
+    const struct ep_layer_options *options = layer->options;
+    TRY(open_ep(layer));
+    TRY(open_own_buffers(layer));
+    TRY(options->mode == EP_MODE_LOW_LATENCY ? ep_ll_open(layer) : open_normal(layer));
+    for (int op = 0; op < EP_NUM_OPS; op++)
+        if (ep_op_calls(op, options) > 1)
+            TRY(ep_layer_record(layer, op));
+    return WEFT_OK;
+}
+
 weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, weft_stream *stream,
                           const struct ep_layer_options *options, const struct ep_routing *routing)
 {
+    const int32_t rank = weft_comm_rank(comm);
     weft_team_info node = WEFT_INIT(weft_team_info);
     *layer = (struct ep_layer){
         .options = options,
         .routing = routing,
         .comm = comm,
         .stream = stream,
-        .rank = weft_comm_rank(comm),
+        .rank = rank,
         .num_ranks = weft_comm_num_ranks(comm),
+        .num_tokens = (int32_t)(routing->first_tokens[rank + 1] - routing->first_tokens[rank]),
     };
-    weft_result result = weft_team_query(comm, WEFT_TEAM_LOCAL, &node);
-    if (result != WEFT_OK)
-        return result;
+    TRY(weft_team_query(comm, WEFT_TEAM_LOCAL, &node));
     layer->node = node.team_idx;
     layer->num_nodes = node.num_teams;
-    layer->num_tokens =
-        (int32_t)(routing->first_tokens[layer->rank + 1] - routing->first_tokens[layer->rank]);
-    result = open_ep(layer);
-    if (result == WEFT_OK)
-        result = open_intervals(layer);
-    if (result == WEFT_OK)
-        result = open_own_buffers(layer);
-    if (result == WEFT_OK)
-        result = options->mode == EP_MODE_LOW_LATENCY ? ep_ll_open(layer) : open_normal(layer);
-    for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
-        if (ep_op_calls(op, options) > 1)
-            result = record(layer, op);
-    return result;
+    return open_parts(layer);
 }
 
 void ep_layer_close(struct ep_layer *layer)
@@ -359,35 +212,14 @@ void ep_layer_close(struct ep_layer *layer)
     for (int op = 0; op < EP_NUM_OPS; op++)
         if (layer->graphs[op])
             weft_graph_destroy(layer->graphs[op]);
-    ep_ll_close(layer);
-    for (int op = 0; op < EP_NUM_OPS; op++) {
-        if (layer->intervals[op].start)
-            weft_event_destroy(layer->intervals[op].start);
-        if (layer->intervals[op].stop)
-            weft_event_destroy(layer->intervals[op].stop);
-    }
+    if (layer->ll.ll)
+        weft_ll_destroy(layer->ll.ll);
     if (layer->arena)
         weft_arena_destroy(layer->arena);
     if (layer->handle)
         weft_ep_handle_destroy(layer->handle);
     if (layer->ep)
         weft_ep_destroy(layer->ep);
-    void *const buffers[] = {layer->x[0],
-                             layer->x[1],
-                             layer->out,
-                             layer->topk_idx,
-                             layer->topk_weights,
-                             layer->tokens_per_rank,
-                             layer->tokens_per_node,
-                             layer->tokens_per_expert,
-                             layer->is_token_in_rank};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (buffers[i])
-            weft_memory_free(layer->comm, buffers[i]);
-    void *const received[] = {layer->recv_x[0],         layer->recv_x[1],      layer->recv_topk_idx,
-                              layer->recv_topk_weights, layer->recv_src_token, layer->recv_narrow,
-                              layer->recv_scales};
-    for (size_t i = 0; i < sizeof received / sizeof *received; i++)
-        if (received[i] && layer->options->memory == EP_MEMORY_OTHER)
-            weft_memory_free(layer->comm, received[i]);
+    for (int32_t i = 0; i < layer->num_blocks; i++)
+        weft_memory_free(layer->comm, layer->blocks[i]);
 }

@@ -13,11 +13,6 @@ struct ep_traffic {
     uint64_t bytes_remote;  /* without the rank's own */
 };
 
-/* The events around an operation that is timed. */
-struct ep_interval {
-    weft_event *start, *stop;
-};
-
 /* The part of a layer that only low latency has: see ep_ll.h. */
 struct ep_ll {
     weft_ll *ll;
@@ -31,6 +26,8 @@ struct ep_ll {
     int64_t *ranges;
 };
 
+enum { EP_MAX_BLOCKS = 32 };
+
 struct ep_layer {
     const struct ep_layer_options *options;
     const struct ep_routing *routing;
@@ -43,11 +40,12 @@ struct ep_layer {
     weft_ep *ep;
     weft_ep_handle *handle; /* this and the arena: not in low latency */
     weft_arena *arena;
-    struct ep_interval intervals[EP_NUM_OPS];
     weft_graph *graphs[EP_NUM_OPS]; /* of EP_GRAPH_CALLS; NULL: none */
     struct ep_ll ll;
 
-    /* Memory of the machine, which the host must not touch. */
+    /* Memory of the machine, which the host must not touch; blocks are not in the arena. */
+    int32_t num_blocks;
+    void *blocks[EP_MAX_BLOCKS];
     unsigned char *x[EP_MAX_PLANES]; /* [N][plane_bytes] of each plane */
     int32_t *topk_idx;               /* [N][num_topk] */
     float *topk_weights;             /* [N][num_topk] */
@@ -80,6 +78,21 @@ weft_result ep_layer_open_routing(struct ep_routing *routing,
 weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, weft_stream *stream,
                           const struct ep_layer_options *options, const struct ep_routing *routing);
 void ep_layer_close(struct ep_layer *layer);
+
+/* Parts of ep_layer_open: buffers, none where bytes is 0, and the graph of an operation. */
+struct ep_buffer {
+    void **pointer;
+    size_t bytes;
+};
+weft_result ep_layer_alloc(struct ep_layer *layer, enum ep_memory memory,
+                           const struct ep_buffer *list, size_t num_buffers);
+weft_result ep_layer_record(struct ep_layer *layer, enum ep_op op);
+
+/* 1 if rows are quantised on their way. */
+static inline int ep_layer_is_narrow(const struct ep_layer *layer)
+{
+    return layer->options->row_format != EP_ROW_FORMAT_DTYPE;
+}
 
 /* Enqueues the operation, or its graph. Combine sums the rows as they lie in recv_x. */
 weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op);

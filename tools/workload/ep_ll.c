@@ -69,10 +69,7 @@ static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *si
     const size_t num_ranks = (size_t)layer->num_ranks, num_local = (size_t)ll->num_local_experts;
     const size_t num_rows = is_by_expert(layer) ? num_local * (size_t)ll->capacity : 0;
     const size_t num_y = is_by_expert(layer) ? num_rows : num_ranks * (size_t)ll->capacity;
-    const struct {
-        void **buffer;
-        size_t bytes;
-    } list[] = {
+    const struct ep_buffer list[] = {
         {(void **)&ll->rows, sizes->rows_bytes},
         {(void **)&ll->scales, sizes->scales_bytes},
         {(void **)&ll->y,
@@ -82,13 +79,10 @@ static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *si
         {(void **)&ll->src_tokens, num_rows * sizeof(int32_t)},
         {(void **)&ll->ranges, num_local * num_ranks * sizeof(int64_t)},
     };
-    weft_result result = WEFT_OK;
-    for (size_t i = 0; i < sizeof list / sizeof *list && result == WEFT_OK; i++)
-        if (list[i].bytes > 0)
-            result = weft_memory_alloc(layer->comm, list[i].bytes, list[i].buffer);
+    TRY(ep_layer_alloc(layer, EP_MEMORY_OTHER, list, sizeof list / sizeof *list));
     if (y_is_rows(layer))
         ll->y = ll->rows;
-    return result;
+    return WEFT_OK;
 }
 
 /* The counts of ranks are memory of the machine for as many words, until the first dispatch. */
@@ -118,19 +112,6 @@ weft_result ep_ll_open(struct ep_layer *layer)
     if (layer->options->masked.count > 0)
         TRY(mask_ranks(layer));
     return WEFT_OK;
-}
-
-void ep_ll_close(struct ep_layer *layer)
-{
-    struct ep_ll *ll = &layer->ll;
-    if (ll->ll)
-        weft_ll_destroy(ll->ll);
-    void *const buffers[] = {ll->rows,        ll->scales,        ll->y == ll->rows ? NULL : ll->y,
-                             ll->rank_counts, ll->expert_counts, ll->src_tokens,
-                             ll->ranges};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (buffers[i])
-            weft_memory_free(layer->comm, buffers[i]);
 }
 
 /* ---------------------------------------------------------------- operations */

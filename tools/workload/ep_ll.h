@@ -10,9 +10,8 @@ weft_rows_args ep_ll_rows_args(const struct ep_layer_options *options);
 /* The configuration that the options ask for. */
 weft_ll_config ep_ll_config(const struct ep_layer_options *options);
 
-/* Collective; of a layer that has its weft_ep. Close also after a failure. */
+/* Collective; of a layer that has its weft_ep. ep_layer_close ends it. */
 weft_result ep_ll_open(struct ep_layer *layer);
-void ep_ll_close(struct ep_layer *layer);
 
 /* 1 if experts write their answers where rows came to, in place of ll.y. */
 int ep_ll_fills_slots(const struct ep_layer *layer);
