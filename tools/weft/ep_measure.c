@@ -27,76 +27,101 @@ static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op,
     return ep_layer_finish(layer, op);
 }
 
-static weft_result run_iteration(struct ep_layer *layer, const struct interval *intervals,
-                                 double us[EP_NUM_OPS])
+/* The host enqueues so many iterations before it waits, so that it is ahead of the operations that
+ * are timed. */
+enum { NUM_AHEAD = 8 };
+
+struct timing {
+    struct ep_layer *layer;
+    int32_t num_warmup, num_iters;
+    struct interval intervals[NUM_AHEAD][EP_NUM_OPS];
+    double *samples; /* [EP_NUM_OPS][num_iters] of this rank */
+};
+
+static weft_result open_intervals(struct timing *timing)
 {
-    for (int op = 0; op < EP_NUM_OPS; op++)
-        if (ep_op_is_timed(op, layer->options))
-            TRY(enqueue_timed(layer, op, &intervals[op]));
-    TRY(weft_stream_synchronize(layer->stream));
-    for (int op = 0; op < EP_NUM_OPS; op++)
-        if (ep_op_is_timed(op, layer->options))
-            TRY(weft_event_elapsed_us(intervals[op].start, intervals[op].stop, &us[op]));
+    for (int i = 0; i < NUM_AHEAD; i++)
+        for (int op = 0; op < EP_NUM_OPS; op++)
+            if (ep_op_is_timed(op, timing->layer->options)) {
+                TRY(weft_event_create(timing->layer->comm, &timing->intervals[i][op].start));
+                TRY(weft_event_create(timing->layer->comm, &timing->intervals[i][op].stop));
+            }
     return WEFT_OK;
 }
 
-/* samples[op][num_iters] of this rank. */
-static weft_result run_iterations(struct ep_layer *layer, const struct ep_options *options,
-                                  const struct interval *intervals, double *samples)
+static void close_intervals(struct timing *timing)
 {
-    int32_t num_steps = options->num_warmup + options->num_iters;
+    for (int i = 0; i < NUM_AHEAD; i++)
+        for (int op = 0; op < EP_NUM_OPS; op++) {
+            if (timing->intervals[i][op].start)
+                weft_event_destroy(timing->intervals[i][op].start);
+            if (timing->intervals[i][op].stop)
+                weft_event_destroy(timing->intervals[i][op].stop);
+        }
+}
+
+/* Warm-up comes before iteration 0. */
+static weft_result read_times(const struct timing *timing, const struct interval *intervals,
+                              int32_t iteration)
+{
+    const struct ep_layer_options *options = timing->layer->options;
+    for (int op = 0; op < EP_NUM_OPS && iteration >= 0; op++) {
+        double us;
+        if (!ep_op_is_timed(op, options))
+            continue;
+        TRY(weft_event_elapsed_us(intervals[op].start, intervals[op].stop, &us));
+        timing->samples[(int64_t)op * timing->num_iters + iteration] =
+            us / ep_op_calls(op, options);
+    }
+    return WEFT_OK;
+}
+
+static weft_result run_batch(const struct timing *timing, int32_t first, int32_t num_iters)
+{
+    for (int32_t i = 0; i < num_iters; i++)
+        for (int op = 0; op < EP_NUM_OPS; op++)
+            if (ep_op_is_timed(op, timing->layer->options))
+                TRY(enqueue_timed(timing->layer, op, &timing->intervals[i][op]));
+    TRY(weft_stream_synchronize(timing->layer->stream));
+    for (int32_t i = 0; i < num_iters; i++)
+        TRY(read_times(timing, timing->intervals[i], first + i));
+    return WEFT_OK;
+}
+
+static weft_result run_batches(const struct timing *timing)
+{
     struct progress progress;
-    double us[EP_NUM_OPS] = {0};
     weft_result result = WEFT_OK;
-    progress_begin(&progress, layer->rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN,
-                   "weft ep, timing", num_steps);
-    for (int32_t step = 0; step < num_steps && result == WEFT_OK; step++) {
-        result = run_iteration(layer, intervals, us);
-        int32_t iteration = step - options->num_warmup;
-        for (int op = 0; op < EP_NUM_OPS && iteration >= 0; op++)
-            samples[(int64_t)op * options->num_iters + iteration] =
-                us[op] / ep_op_calls(op, layer->options);
-        progress_update(&progress, step + 1);
+    progress_begin(&progress, timing->layer->rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN,
+                   "weft ep, timing", timing->num_warmup + timing->num_iters);
+    for (int32_t i = -timing->num_warmup; i < timing->num_iters && result == WEFT_OK;
+         i += NUM_AHEAD) {
+        const int32_t left = timing->num_iters - i;
+        result = run_batch(timing, i, left < NUM_AHEAD ? left : NUM_AHEAD);
+        progress_update(&progress, timing->num_warmup + i + (left < NUM_AHEAD ? left : NUM_AHEAD));
     }
     progress_end(&progress);
     return result;
 }
 
-static weft_result open_intervals(weft_comm *comm, struct interval intervals[EP_NUM_OPS])
-{
-    for (int op = 0; op < EP_NUM_OPS; op++) {
-        TRY(weft_event_create(comm, &intervals[op].start));
-        TRY(weft_event_create(comm, &intervals[op].stop));
-    }
-    return WEFT_OK;
-}
-
-static void close_intervals(struct interval intervals[EP_NUM_OPS])
-{
-    for (int op = 0; op < EP_NUM_OPS; op++) {
-        if (intervals[op].start)
-            weft_event_destroy(intervals[op].start);
-        if (intervals[op].stop)
-            weft_event_destroy(intervals[op].stop);
-    }
-}
-
 weft_result ep_measure(struct ep_layer *layer, const struct ep_options *options,
                        struct figures figures[EP_NUM_OPS])
 {
-    struct interval intervals[EP_NUM_OPS] = {{NULL, NULL}};
-    size_t num_iters = (size_t)options->num_iters;
-    double *samples = calloc(EP_NUM_OPS * num_iters, sizeof *samples);
-    weft_result result = samples ? open_intervals(layer->comm, intervals)
-                                 : LACKS_MEMORY("the times of %zu iterations", num_iters);
+    const size_t num_iters = (size_t)options->num_iters;
+    struct timing timing = {.layer = layer,
+                            .num_warmup = options->num_warmup,
+                            .num_iters = options->num_iters,
+                            .samples = calloc(EP_NUM_OPS * num_iters, sizeof(double))};
+    weft_result result = timing.samples ? open_intervals(&timing)
+                                        : LACKS_MEMORY("the times of %zu iterations", num_iters);
     if (result == WEFT_OK)
-        result = run_iterations(layer, options, intervals, samples);
+        result = run_batches(&timing);
     for (size_t op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
         if (ep_op_is_timed((enum ep_op)op, layer->options))
-            result =
-                slowest_of_ranks(layer->comm, samples + op * num_iters, num_iters, &figures[op]);
-    close_intervals(intervals);
-    free(samples);
+            result = slowest_of_ranks(layer->comm, timing.samples + op * num_iters, num_iters,
+                                      &figures[op]);
+    close_intervals(&timing);
+    free(timing.samples);
     return result;
 }
 
