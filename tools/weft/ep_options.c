@@ -123,7 +123,7 @@ static void finish_trace(struct ep_options *options, struct argp_state *state)
     if (!options->trace)
         argp_error(state, "--%s", error);
     options->layer.trace = options->trace;
-    for (int32_t i = 0; i < options->trace_layers.count; i++)
+    for (int32_t i = 0; options->trace && i < options->trace_layers.count; i++)
         if (options->trace_layers.values[i] >= options->trace->num_layers)
             argp_error(state, "--layer %lld: must be 0 to %d in %s",
                        (long long)options->trace_layers.values[i], options->trace->num_layers - 1,

@@ -194,7 +194,7 @@ static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *
 
 static void verifier_close(struct ep_verifier *verifier)
 {
-    ep_results_close(&verifier->results);
+    ep_results_close(&verifier->results, verifier->layer);
     free(verifier->received_memory);
     free(verifier->row);
     free(verifier->x);

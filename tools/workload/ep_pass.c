@@ -53,18 +53,14 @@ weft_result ep_results_open(struct ep_results *results, const struct ep_layer *l
     return is_ready ? WEFT_OK : LACKS_MEMORY("the results of a pass");
 }
 
-void ep_results_close(struct ep_results *results)
+void ep_results_close(struct ep_results *results, const struct ep_layer *layer)
 {
-    free(results->tokens_per_rank);
-    free(results->tokens_per_node);
-    free(results->tokens_per_expert);
-    free(results->is_token_in_rank);
-    free(results->recv_x[0]);
-    free(results->recv_x[1]);
-    free(results->recv_topk_idx);
-    free(results->recv_topk_weights);
-    free(results->recv_src_token);
-    free(results->out);
+    struct output outputs[NUM_OUTPUTS];
+    if (!results->received)
+        return;
+    list_outputs(results, layer, outputs);
+    for (int i = 0; i < NUM_OUTPUTS; i++)
+        free(*outputs[i].host);
     *results = (struct ep_results){0};
 }
 

@@ -22,7 +22,7 @@ struct ep_results {
  * called whatever the result. */
 weft_result ep_results_open(struct ep_results *results, const struct ep_layer *layer,
                             const struct ep_received *received);
-void ep_results_close(struct ep_results *results);
+void ep_results_close(struct ep_results *results, const struct ep_layer *layer);
 
 /* Collective. Spoils what earlier passes left in the layer's buffers, runs all operations that
  * exist, and fills the results. */
