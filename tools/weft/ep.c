@@ -17,9 +17,13 @@
 
 enum { DEFAULT_RANKS = 8 };
 
-static int query(weft_comm *comm, const struct ep_options *options)
+static int query(weft_comm *comm, struct ep_options *options)
 {
-    const weft_result result = ep_query(comm, options);
+    weft_result result = WEFT_OK;
+    for (int32_t i = 0; i < ep_options_num_cases(options) && result == WEFT_OK; i++) {
+        ep_options_choose_case(options, i);
+        result = ep_query(comm, options);
+    }
     if (result != WEFT_OK)
         job_report_and_abort("weft ep", comm, result);
     return job_status_of(result);
