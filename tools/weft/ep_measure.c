@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep_measure.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,9 +92,11 @@ static weft_result run_batch(const struct timing *timing, int32_t first, int32_t
 static weft_result run_batches(const struct timing *timing)
 {
     struct progress progress;
+    char label[64];
     weft_result result = WEFT_OK;
-    progress_begin(&progress, timing->layer->rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN,
-                   "weft ep, timing", timing->num_warmup + timing->num_iters);
+    snprintf(label, sizeof label, "%s, timing", timing->layer->options->program);
+    progress_begin(&progress, timing->layer->rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN, label,
+                   timing->num_warmup + timing->num_iters);
     for (int32_t i = -timing->num_warmup; i < timing->num_iters && result == WEFT_OK;
          i += NUM_AHEAD) {
         const int32_t left = timing->num_iters - i;

@@ -23,9 +23,10 @@ enum ep_row_format {
     EP_NUM_ROW_FORMATS
 };
 enum { EP_LL_GROUP_ELEMENTS = 128 };
-/* With EP_GATE_PARTNERS a token chooses one expert, on the rank of the same place on the next
- * node. */
-enum ep_gate { EP_GATE_SEEDED, EP_GATE_PARTNERS };
+/* With EP_GATE_PARTNERS a token chooses one expert, on the rank of the same place on the next node;
+ * with EP_GATE_SENDER one rank alone has tokens, which choose an expert of its mirror image: rank r
+ * of R sends to R - 1 - r. */
+enum ep_gate { EP_GATE_SEEDED, EP_GATE_PARTNERS, EP_GATE_SENDER };
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum { EP_GRAPH_CALLS = 20 };
 /* A dispatch carries rows with the ids, weights and sources of their tokens; or rows. */
@@ -71,6 +72,7 @@ struct ep_layer_options {
     int32_t num_planes; /* of a row; one, but of bytes */
     uint64_t plane_bytes[EP_MAX_PLANES];
     enum ep_gate gate;
+    int32_t sender;            /* of EP_GATE_SENDER */
     const struct trace *trace; /* NULL: the gate routes */
     int32_t trace_layer;
     uint64_t seed;

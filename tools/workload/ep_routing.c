@@ -39,7 +39,7 @@ static int load_gate(struct ep_routing *routing, const struct ep_layer_options *
 }
 
 /* The other choices are ignored. */
-static void load_partners(struct ep_routing *routing)
+static void load_partners(struct ep_routing *routing, enum ep_gate gate)
 {
     const int32_t num_ranks = routing->num_ranks, num_topk = routing->num_topk;
     const int32_t ranks_per_node = num_ranks / routing->problem.num_nodes;
@@ -50,17 +50,21 @@ static void load_partners(struct ep_routing *routing)
             source++;
         for (int32_t k = 0; k < num_topk; k++)
             topk_idx[k] = routing->num_experts;
-        topk_idx[0] = ep_routing_first_expert(routing, (source + ranks_per_node) % num_ranks);
+        topk_idx[0] = ep_routing_first_expert(routing, gate == EP_GATE_SENDER
+                                                           ? num_ranks - 1 - source
+                                                           : (source + ranks_per_node) % num_ranks);
         routing->topk_weights[(token - routing->loaded_begin) * num_topk] = 1;
     }
 }
 
 static void place(struct ep_routing *routing, const struct ep_layer_options *options)
 {
-    for (int32_t r = 0; r <= routing->num_ranks; r++)
+    for (int32_t r = 0; r <= routing->num_ranks; r++) {
+        const int64_t num_before = options->gate == EP_GATE_SENDER ? r > options->sender : r;
         routing->first_tokens[r] = options->trace
                                        ? trace_first_token(options->trace, r, routing->num_ranks)
-                                       : (int64_t)r * options->num_tokens;
+                                       : num_before * options->num_tokens;
+    }
     for (int32_t r = 0; r < routing->num_ranks; r++)
         for (int32_t e = ep_routing_first_expert(routing, r);
              e < ep_routing_first_expert(routing, r + 1); e++)
@@ -129,8 +133,8 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_layer_options *o
     routing->topk_weights = calloc(num_selections, sizeof(float));
     if (!routing->topk_idx || !routing->topk_weights)
         return -1;
-    if (options->gate == EP_GATE_PARTNERS)
-        load_partners(routing);
+    if (options->gate != EP_GATE_SEEDED)
+        load_partners(routing, options->gate);
     else if (!options->trace)
         return load_gate(routing, options, rank);
     else
