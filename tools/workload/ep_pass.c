@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep_pass.h"
+#include "workload/ep_pass.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +13,14 @@ struct output {
     void *machine;
     size_t bytes;
 };
-enum { OUT = 8, NUM_OUTPUTS }; /* that of combine comes last */
+enum { OUT = 9, NUM_OUTPUTS }; /* that of combine comes last */
 
 static void list_outputs(struct ep_results *results, const struct ep_layer *layer,
                          struct output outputs[NUM_OUTPUTS])
 {
     const size_t num_tokens = (size_t)layer->num_tokens, num_ranks = (size_t)layer->num_ranks;
-    const size_t num_recv = (size_t)results->num_recv, num_topk = (size_t)layer->options->num_topk;
+    const size_t num_recv = (size_t)results->received->num_rows,
+                 num_topk = (size_t)layer->options->num_topk;
     const size_t row_bytes = layer->options->row_bytes;
     const struct output list[NUM_OUTPUTS] = {
         {(void **)&results->tokens_per_rank, layer->tokens_per_rank, num_ranks * 4},
@@ -27,7 +28,8 @@ static void list_outputs(struct ep_results *results, const struct ep_layer *laye
         {(void **)&results->tokens_per_expert, layer->tokens_per_expert,
          (size_t)layer->options->num_experts * 4},
         {(void **)&results->is_token_in_rank, layer->is_token_in_rank, num_tokens * num_ranks},
-        {(void **)&results->recv_x, layer->recv_x, num_recv * row_bytes},
+        {(void **)&results->recv_x[0], layer->recv_x[0], num_recv * layer->options->plane_bytes[0]},
+        {(void **)&results->recv_x[1], layer->recv_x[1], num_recv * layer->options->plane_bytes[1]},
         {(void **)&results->recv_topk_idx, layer->recv_topk_idx,
          (size_t)layer->capacity * num_topk * 4},
         {(void **)&results->recv_topk_weights, layer->recv_topk_weights, num_recv * num_topk * 4},
@@ -38,11 +40,11 @@ static void list_outputs(struct ep_results *results, const struct ep_layer *laye
 }
 
 weft_result ep_results_open(struct ep_results *results, const struct ep_layer *layer,
-                            int64_t num_recv)
+                            const struct ep_received *received)
 {
     struct output outputs[NUM_OUTPUTS];
     int is_ready = 1;
-    *results = (struct ep_results){.num_recv = num_recv};
+    *results = (struct ep_results){.received = received};
     list_outputs(results, layer, outputs);
     for (int i = 0; i < NUM_OUTPUTS; i++) {
         *outputs[i].host = malloc(outputs[i].bytes + 1);
@@ -51,17 +53,14 @@ weft_result ep_results_open(struct ep_results *results, const struct ep_layer *l
     return is_ready ? WEFT_OK : LACKS_MEMORY("the results of a pass");
 }
 
-void ep_results_close(struct ep_results *results)
+void ep_results_close(struct ep_results *results, const struct ep_layer *layer)
 {
-    free(results->tokens_per_rank);
-    free(results->tokens_per_node);
-    free(results->tokens_per_expert);
-    free(results->is_token_in_rank);
-    free(results->recv_x);
-    free(results->recv_topk_idx);
-    free(results->recv_topk_weights);
-    free(results->recv_src_token);
-    free(results->out);
+    struct output outputs[NUM_OUTPUTS];
+    if (!results->received)
+        return;
+    list_outputs(results, layer, outputs);
+    for (int i = 0; i < NUM_OUTPUTS; i++)
+        free(*outputs[i].host);
     *results = (struct ep_results){0};
 }
 
@@ -111,21 +110,18 @@ static weft_result run(struct ep_layer *layer, enum ep_op op)
 static weft_result run_notify(struct ep_layer *layer, struct ep_results *results)
 {
     results->counts = (weft_ep_counts)WEFT_INIT(weft_ep_counts);
-    TRY(run(layer, EP_NOTIFY));
+    TRY(weft_ep_notify(layer->handle, layer->stream));
     return weft_ep_wait_counts(layer->handle, &results->counts);
 }
 
-/* The sum over this rank's experts of a row of gate weight times factor. */
-static float scale_of_row(const struct ep_layer *layer, const struct ep_results *results,
-                          int64_t row)
+float ep_answer_scale(const struct ep_problem *problem, struct ep_token token, int32_t rank)
 {
-    const int64_t num_topk = layer->options->num_topk;
     float scale = 0;
-    for (int64_t i = row * num_topk; i < (row + 1) * num_topk; i++)
-        if (results->recv_topk_idx[i] >= 0)
-            scale += results->recv_topk_weights[i] *
-                     ep_expert_factor(
-                         weft_ep_global_expert(layer->ep, layer->rank, results->recv_topk_idx[i]));
+    for (int32_t k = 0; k < problem->num_topk; k++) {
+        const struct ep_choice choice = ep_oracle_choice(problem, token, k);
+        if (choice.rank == rank)
+            scale += choice.weight * ep_expert_factor(choice.expert);
+    }
     return scale;
 }
 
@@ -136,11 +132,13 @@ static weft_result answer_rows(struct ep_layer *layer, const struct ep_results *
     const weft_dtype kind = layer->options->kind;
     const size_t hidden = (size_t)layer->options->hidden, row_bytes = layer->options->row_bytes;
     weft_result result = WEFT_OK;
-    for (int64_t i = 0; i < results->num_recv && result == WEFT_OK; i++) {
-        elements_to_fp32(kind, results->recv_x + (size_t)i * row_bytes, hidden, y);
-        ep_scale_row(kind, hidden, scale_of_row(layer, results, i), y, y, row);
+    for (int32_t i = 0; i < results->received->num_rows && result == WEFT_OK; i++) {
+        const float scale =
+            ep_answer_scale(&layer->routing->problem, results->received->rows[i], layer->rank);
+        elements_to_fp32(kind, results->recv_x[0] + (size_t)i * row_bytes, hidden, y);
+        ep_scale_row(kind, hidden, scale, y, y, row);
         result =
-            weft_memory_copy(layer->comm, layer->recv_x + (size_t)i * row_bytes, row, row_bytes);
+            weft_memory_copy(layer->comm, layer->recv_x[0] + (size_t)i * row_bytes, row, row_bytes);
     }
     return result;
 }
@@ -174,7 +172,7 @@ weft_result ep_pass(struct ep_layer *layer, struct ep_results *results)
     TRY(restore_rows(layer, results));
     TRY(weft_ep_check(layer->handle, NULL));
     TRY(fetch(layer, outputs, OUT));
-    if (!ep_op_exists(EP_COMBINE, layer->options))
+    if (!ep_op_parts(EP_COMBINE, layer->options))
         return WEFT_OK;
     TRY(run_experts(layer, results));
     TRY(run(layer, EP_COMBINE));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep_ll.h"
+#include "workload/ep_ll.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "workload/failure.h"
@@ -13,7 +12,7 @@ static int is_by_expert(const struct ep_layer *layer)
     return layer->options->ll_layout == WEFT_LL_BY_EXPERT;
 }
 
-weft_rows_args ep_ll_rows_args(const struct ep_options *options)
+weft_rows_args ep_ll_rows_args(const struct ep_layer_options *options)
 {
     weft_rows_args args = WEFT_INIT(weft_rows_args);
     const enum ep_row_format format = options->row_format;
@@ -25,13 +24,14 @@ weft_rows_args ep_ll_rows_args(const struct ep_options *options)
     return args;
 }
 
-weft_ll_config ep_ll_config(const struct ep_options *options)
+weft_ll_config ep_ll_config(const struct ep_layer_options *options)
 {
     weft_ll_config config = WEFT_INIT(weft_ll_config);
     config.hidden = options->hidden;
     config.max_tokens = options->num_tokens > 0 ? options->num_tokens : 1;
     config.num_topk = options->num_topk;
     config.dtype = options->kind;
+    config.num_results = options->num_results;
     config.layout = options->ll_layout;
     if (options->row_format != EP_ROW_FORMAT_DTYPE)
         config.quantisation = ep_ll_rows_args(options).quantisation;
@@ -45,15 +45,9 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     return config;
 }
 
-void ep_ll_print_carrier(const weft_ll_sizes *sizes)
-{
-    printf("carrier: %s%s%s\n", ep_ll_carrier_names[sizes->carrier],
-           sizes->carrier_reason[0] == '\0' ? "" : "; ", sizes->carrier_reason);
-}
-
 int ep_ll_fills_slots(const struct ep_layer *layer)
 {
-    const struct ep_options *options = layer->options;
+    const struct ep_layer_options *options = layer->options;
     const weft_dtype wire = ep_wire_dtype(options);
     return options->ll_answer == WEFT_LL_ANSWER_IN_SLOTS && !is_by_expert(layer) &&
            (wire == WEFT_DTYPE_NONE || wire == options->kind);
@@ -71,10 +65,7 @@ static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *si
     const size_t num_ranks = (size_t)layer->num_ranks, num_local = (size_t)ll->num_local_experts;
     const size_t num_rows = is_by_expert(layer) ? num_local * (size_t)ll->capacity : 0;
     const size_t num_y = is_by_expert(layer) ? num_rows : num_ranks * (size_t)ll->capacity;
-    const struct {
-        void **buffer;
-        size_t bytes;
-    } list[] = {
+    const struct ep_buffer list[] = {
         {(void **)&ll->rows, sizes->rows_bytes},
         {(void **)&ll->scales, sizes->scales_bytes},
         {(void **)&ll->y,
@@ -84,52 +75,10 @@ static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *si
         {(void **)&ll->src_tokens, num_rows * sizeof(int32_t)},
         {(void **)&ll->ranges, num_local * num_ranks * sizeof(int64_t)},
     };
-    weft_result result = WEFT_OK;
-    for (size_t i = 0; i < sizeof list / sizeof *list && result == WEFT_OK; i++)
-        if (list[i].bytes > 0)
-            result = weft_memory_alloc(layer->comm, list[i].bytes, list[i].buffer);
+    TRY(ep_layer_alloc(layer, EP_MEMORY_OTHER, list, sizeof list / sizeof *list));
     if (y_is_rows(layer))
         ll->y = ll->rows;
-    return result;
-}
-
-static weft_result enqueue_once(struct ep_layer *layer, enum ep_op op)
-{
-    weft_result result = WEFT_OK;
-    if (op != EP_LL_COMBINE)
-        result = ep_ll_dispatch(layer);
-    if (op != EP_LL_DISPATCH && result == WEFT_OK)
-        result = ep_ll_combine(layer, op);
-    return result;
-}
-
-static weft_result record(struct ep_layer *layer, enum ep_op op)
-{
-    weft_result result = weft_graph_begin(layer->stream);
-    if (result != WEFT_OK)
-        return result;
-    for (int i = 0; i < EP_LL_GRAPH_CALLS && result == WEFT_OK; i++) {
-        result = enqueue_once(layer, op);
-        if (op == EP_LL_DISPATCH && result == WEFT_OK)
-            result = weft_ll_release(layer->ll.ll, layer->stream);
-    }
-    const weft_result ended = weft_graph_end(layer->stream, &layer->ll.graphs[op]);
-    return result == WEFT_OK ? ended : result;
-}
-
-static weft_result record_graphs(struct ep_layer *layer)
-{
-    weft_result result = WEFT_OK;
-    for (int op = EP_LL_DISPATCH; op <= EP_LL_LAYER && result == WEFT_OK; op++) {
-        if (!ep_op_exists((enum ep_op)op, layer->options))
-            continue;
-        result = ep_layer_prepare(layer, (enum ep_op)op);
-        if (result == WEFT_OK)
-            result = record(layer, (enum ep_op)op);
-        if (result == WEFT_OK)
-            result = ep_layer_finish(layer, (enum ep_op)op);
-    }
-    return result;
+    return WEFT_OK;
 }
 
 /* The counts of ranks are memory of the machine for as many words, until the first dispatch. */
@@ -158,25 +107,7 @@ weft_result ep_ll_open(struct ep_layer *layer)
     TRY(alloc_buffers(layer, &ll->sizes));
     if (layer->options->masked.count > 0)
         TRY(mask_ranks(layer));
-    if (layer->options->start == EP_START_GRAPH)
-        TRY(record_graphs(layer));
     return WEFT_OK;
-}
-
-void ep_ll_close(struct ep_layer *layer)
-{
-    struct ep_ll *ll = &layer->ll;
-    for (int op = 0; op < EP_NUM_OPS; op++)
-        if (ll->graphs[op])
-            weft_graph_destroy(ll->graphs[op]);
-    if (ll->ll)
-        weft_ll_destroy(ll->ll);
-    void *const buffers[] = {ll->rows,        ll->scales,        y_is_rows(layer) ? NULL : ll->y,
-                             ll->rank_counts, ll->expert_counts, ll->src_tokens,
-                             ll->ranges};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (buffers[i])
-            weft_memory_free(layer->comm, buffers[i]);
 }
 
 /* ---------------------------------------------------------------- operations */
@@ -187,7 +118,7 @@ static weft_result dispatch(struct ep_layer *layer, weft_ll_phases phases)
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
         args.num_tokens = layer->num_tokens;
-        args.x = layer->x;
+        args.x = layer->x[0];
         args.index_type = WEFT_INT32;
         args.topk_idx = layer->topk_idx;
         if (ll_dispatch_uses_weights(layer->options->ll_answer))
@@ -205,12 +136,12 @@ static weft_result dispatch(struct ep_layer *layer, weft_ll_phases phases)
     return weft_ll_dispatch(layer->ll.ll, &args, layer->stream);
 }
 
-static weft_result combine(struct ep_layer *layer, enum ep_op op, weft_ll_phases phases)
+static weft_result combine(struct ep_layer *layer, enum ep_ll_end end, weft_ll_phases phases)
 {
     weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
-        args.keep = op == EP_LL_COMBINE;
+        args.keep = end == EP_LL_KEEP;
         args.x = layer->ll.y;
     }
     if (phases != WEFT_LL_SEND)
@@ -228,19 +159,26 @@ weft_result ep_ll_dispatch(struct ep_layer *layer)
     return result == WEFT_OK ? dispatch(layer, WEFT_LL_RECEIVE) : result;
 }
 
-weft_result ep_ll_combine(struct ep_layer *layer, enum ep_op op)
+weft_result ep_ll_combine(struct ep_layer *layer, enum ep_ll_end end)
 {
     if (layer->options->num_phases == 1)
-        return combine(layer, op, WEFT_LL_SEND_AND_RECEIVE);
-    const weft_result result = combine(layer, op, WEFT_LL_SEND);
-    return result == WEFT_OK ? combine(layer, op, WEFT_LL_RECEIVE) : result;
+        return combine(layer, end, WEFT_LL_SEND_AND_RECEIVE);
+    const weft_result result = combine(layer, end, WEFT_LL_SEND);
+    return result == WEFT_OK ? combine(layer, end, WEFT_LL_RECEIVE) : result;
 }
 
-weft_result ep_ll_enqueue(struct ep_layer *layer, enum ep_op op)
+weft_result ep_ll_enqueue(struct ep_layer *layer, int parts)
 {
-    if (layer->options->start == EP_START_GRAPH)
-        return weft_graph_launch(layer->ll.graphs[op], layer->stream);
-    return enqueue_once(layer, op);
+    if (parts & EP_PART_DISPATCH)
+        TRY(ep_ll_dispatch(layer));
+    if (parts & EP_PART_COMBINE)
+        TRY(ep_ll_combine(layer, parts & EP_PART_DISPATCH ? EP_LL_END : EP_LL_KEEP));
+    return parts & EP_PART_RELEASE ? weft_ll_release(layer->ll.ll, layer->stream) : WEFT_OK;
+}
+
+int ep_ll_leaves_result(int parts)
+{
+    return parts == EP_PART_DISPATCH || parts == EP_PART_COMBINE;
 }
 
 /* Rows of the last dispatch. */
@@ -276,29 +214,29 @@ weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traff
     return result;
 }
 
-/* Whether one row of the operation is for all ranks of a node. Answers that are rows go
+/* 1 if one row of dispatch, or combine, is for all ranks of a node. Answers that are rows go
  * straight. */
-static int is_relayed(const struct ep_layer *layer, enum ep_op op)
+static int is_relayed(const struct ep_layer *layer, enum ep_part part)
 {
-    const struct ep_options *options = layer->options;
+    const struct ep_layer_options *options = layer->options;
     return options->ll_route == WEFT_LL_RELAYED &&
-           (op == EP_LL_DISPATCH || options->ll_answer != WEFT_LL_ANSWER_ROWS);
+           (part == EP_PART_DISPATCH || options->ll_answer != WEFT_LL_ANSWER_ROWS);
 }
 
 /* Those of a token that a rank gets, or answers: one, but for answers that are rows. */
-static int32_t count_rows_at(const struct ep_layer *layer, enum ep_op op, struct ep_token token,
+static int32_t count_rows_at(const struct ep_layer *layer, enum ep_part part, struct ep_token token,
                              int32_t rank)
 {
     const struct ep_problem *problem = &layer->routing->problem;
     int32_t num_choices = 0;
-    if (op == EP_LL_DISPATCH || layer->options->ll_answer != WEFT_LL_ANSWER_ROWS)
+    if (part == EP_PART_DISPATCH || layer->options->ll_answer != WEFT_LL_ANSWER_ROWS)
         return ep_oracle_goes_to(problem, token, rank);
     for (int32_t k = 0; k < problem->num_topk; k++)
         num_choices += ep_oracle_choice(problem, token, k).rank == rank;
     return num_choices;
 }
 
-static int32_t count_rows_of_token(const struct ep_layer *layer, enum ep_op op,
+static int32_t count_rows_of_token(const struct ep_layer *layer, enum ep_part part,
                                    struct ep_token token)
 {
     const struct ep_problem *problem = &layer->routing->problem;
@@ -307,16 +245,16 @@ static int32_t count_rows_of_token(const struct ep_layer *layer, enum ep_op op,
         int32_t num_straight = 0;
         for (int32_t rank = 0; rank < layer->num_ranks && node != layer->node; rank++)
             if (problem->nodes[rank] == node)
-                num_straight += count_rows_at(layer, op, token, rank);
-        num_rows += num_straight > 1 && is_relayed(layer, op) ? 1 : num_straight;
+                num_straight += count_rows_at(layer, part, token, rank);
+        num_rows += num_straight > 1 && is_relayed(layer, part) ? 1 : num_straight;
     }
     return num_rows;
 }
 
-int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer, enum ep_op op)
+int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer, enum ep_part part)
 {
     int64_t num_rows = 0;
     for (int32_t i = 0; i < layer->num_tokens; i++)
-        num_rows += count_rows_of_token(layer, op, (struct ep_token){layer->rank, i});
+        num_rows += count_rows_of_token(layer, part, (struct ep_token){layer->rank, i});
     return num_rows;
 }

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "ep_options.h"
+#include "workload/ep_layer_options.h"
 #include "workload/ep_oracle.h"
 
 struct ep_routing {
@@ -25,11 +25,17 @@ struct ep_routing {
 
 enum ep_routing_extent { EP_ROUTING_OWN, EP_ROUTING_ALL };
 
-/* Needs resolved options. 0, or -1 when out of memory. */
-int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, weft_comm *comm,
-                    enum ep_routing_extent extent);
+struct ep_ranks {
+    int32_t num_ranks;
+    int32_t rank;         /* this one; progress is rank 0's to show */
+    const int32_t *nodes; /* [num_ranks] */
+};
+
+/* 0, or -1 when out of memory. */
+int ep_routing_open(struct ep_routing *routing, const struct ep_layer_options *options,
+                    const struct ep_ranks *ranks, enum ep_routing_extent extent);
 /* Takes away the choices of ranks that have masked each other, which count as nothing. */
-void ep_routing_mask(struct ep_routing *routing, const struct ep_options *options);
+void ep_routing_mask(struct ep_routing *routing, const struct ep_layer_options *options);
 void ep_routing_close(struct ep_routing *routing);
 
 static inline const int32_t *ep_routing_topk_idx(const struct ep_routing *routing, int64_t token)

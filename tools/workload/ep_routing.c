@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep_routing.h"
+#include "workload/ep_routing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "workload/progress.h"
@@ -8,7 +9,8 @@
 
 enum { PIECE_TOKENS = 1024 }; /* between two looks at the clock */
 
-static int load_gate(struct ep_routing *routing, const struct ep_options *options, int32_t rank)
+static int load_gate(struct ep_routing *routing, const struct ep_layer_options *options,
+                     int32_t rank)
 {
     const int64_t num_tokens = routing->loaded_end - routing->loaded_begin;
     struct router_config config = {
@@ -21,8 +23,9 @@ static int load_gate(struct ep_routing *routing, const struct ep_options *option
     if (!router)
         return -1;
     struct progress progress;
-    progress_begin(&progress, rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN, "weft ep, routing",
-                   num_tokens);
+    char label[64];
+    snprintf(label, sizeof label, "%s, routing", options->program);
+    progress_begin(&progress, rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN, label, num_tokens);
     for (int64_t done = 0; done < num_tokens; done += PIECE_TOKENS) {
         const int64_t left = num_tokens - done, first = done * options->num_topk;
         const int64_t piece = left < PIECE_TOKENS ? left : PIECE_TOKENS;
@@ -35,12 +38,33 @@ static int load_gate(struct ep_routing *routing, const struct ep_options *option
     return 0;
 }
 
-static void place(struct ep_routing *routing, const struct ep_options *options)
+/* The other choices are ignored. */
+static void load_partners(struct ep_routing *routing, enum ep_gate gate)
 {
-    for (int32_t r = 0; r <= routing->num_ranks; r++)
+    const int32_t num_ranks = routing->num_ranks, num_topk = routing->num_topk;
+    const int32_t ranks_per_node = num_ranks / routing->problem.num_nodes;
+    int32_t source = 0;
+    for (int64_t token = routing->loaded_begin; token < routing->loaded_end; token++) {
+        int32_t *topk_idx = routing->topk_idx + (token - routing->loaded_begin) * num_topk;
+        while (token >= routing->first_tokens[source + 1])
+            source++;
+        for (int32_t k = 0; k < num_topk; k++)
+            topk_idx[k] = routing->num_experts;
+        topk_idx[0] = ep_routing_first_expert(routing, gate == EP_GATE_SENDER
+                                                           ? num_ranks - 1 - source
+                                                           : (source + ranks_per_node) % num_ranks);
+        routing->topk_weights[(token - routing->loaded_begin) * num_topk] = 1;
+    }
+}
+
+static void place(struct ep_routing *routing, const struct ep_layer_options *options)
+{
+    for (int32_t r = 0; r <= routing->num_ranks; r++) {
+        const int64_t num_before = options->gate == EP_GATE_SENDER ? r > options->sender : r;
         routing->first_tokens[r] = options->trace
                                        ? trace_first_token(options->trace, r, routing->num_ranks)
-                                       : (int64_t)r * options->num_tokens;
+                                       : num_before * options->num_tokens;
+    }
     for (int32_t r = 0; r < routing->num_ranks; r++)
         for (int32_t e = ep_routing_first_expert(routing, r);
              e < ep_routing_first_expert(routing, r + 1); e++)
@@ -59,11 +83,11 @@ static struct ep_choice choose(const void *of, struct ep_token token, int32_t k)
                               ep_routing_topk_weights(routing, number)[k]};
 }
 
-static void pose_problem(struct ep_routing *routing, weft_comm *comm)
+static void pose_problem(struct ep_routing *routing, const struct ep_ranks *ranks)
 {
     int32_t last_node = 0;
     for (int32_t r = 0; r < routing->num_ranks; r++) {
-        routing->nodes[r] = weft_comm_node(comm, r);
+        routing->nodes[r] = ranks->nodes[r];
         routing->num_local_experts[r] =
             ep_routing_first_expert(routing, r + 1) - ep_routing_first_expert(routing, r);
         last_node = routing->nodes[r] > last_node ? routing->nodes[r] : last_node;
@@ -80,13 +104,13 @@ static void pose_problem(struct ep_routing *routing, weft_comm *comm)
                                            .of = routing};
 }
 
-int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, weft_comm *comm,
-                    enum ep_routing_extent extent)
+int ep_routing_open(struct ep_routing *routing, const struct ep_layer_options *options,
+                    const struct ep_ranks *ranks, enum ep_routing_extent extent)
 {
-    const int32_t rank = weft_comm_rank(comm);
-    size_t num_ranks = (size_t)options->job.num_ranks;
+    const int32_t rank = ranks->rank;
+    const size_t num_ranks = (size_t)ranks->num_ranks;
     *routing = (struct ep_routing){
-        .num_ranks = options->job.num_ranks,
+        .num_ranks = ranks->num_ranks,
         .num_topk = options->num_topk,
         .num_experts = options->num_experts,
         .first_tokens = calloc(num_ranks + 1, sizeof(int64_t)),
@@ -98,7 +122,7 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_options *options
         !routing->num_local_experts)
         return -1;
     place(routing, options);
-    pose_problem(routing, comm);
+    pose_problem(routing, ranks);
     int is_own = extent == EP_ROUTING_OWN;
     routing->loaded_begin = is_own ? routing->first_tokens[rank] : 0;
     routing->loaded_end = routing->first_tokens[is_own ? rank + 1 : routing->num_ranks];
@@ -109,14 +133,17 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_options *options
     routing->topk_weights = calloc(num_selections, sizeof(float));
     if (!routing->topk_idx || !routing->topk_weights)
         return -1;
-    if (!options->trace)
+    if (options->gate != EP_GATE_SEEDED)
+        load_partners(routing, options->gate);
+    else if (!options->trace)
         return load_gate(routing, options, rank);
-    trace_read(options->trace, options->layer, (int32_t)routing->loaded_begin, (int32_t)num_tokens,
-               routing->topk_idx, routing->topk_weights);
+    else
+        trace_read(options->trace, options->trace_layer, (int32_t)routing->loaded_begin,
+                   (int32_t)num_tokens, routing->topk_idx, routing->topk_weights);
     return 0;
 }
 
-void ep_routing_mask(struct ep_routing *routing, const struct ep_options *options)
+void ep_routing_mask(struct ep_routing *routing, const struct ep_layer_options *options)
 {
     int32_t source = 0;
     for (int64_t token = routing->loaded_begin; token < routing->loaded_end; token++) {

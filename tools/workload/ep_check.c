@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep_check.h"
+#include "workload/ep_check.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep_ll.h"
-#include "ep_pass.h"
+#include "workload/ep_ll.h"
+#include "workload/ep_pass.h"
 #include "workload/failure.h"
 #include "workload/of_ranks.h"
 #include "workload/quantised.h"
@@ -66,10 +66,10 @@ int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int6
     return begin + (int64_t)(random % (uint64_t)(end - begin));
 }
 
-/* What the row stands for when it has been quantised. */
+/* Puts the numbers that stay of the row when it is quantised into its place. */
 static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
 {
-    const struct ep_options *options = verifier->layer->options;
+    const struct ep_layer_options *options = verifier->layer->options;
     const weft_rows_args args = ep_ll_rows_args(options);
     const struct quantised_form form = {options->kind, args.quantisation.dtype,
                                         args.quantisation.scale, args.quantisation.group_elements,
@@ -81,12 +81,13 @@ static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
 }
 
 /* The row of a token as experts get it. */
-static void fill_row(struct ep_verifier *verifier, struct ep_token token, unsigned char *row)
+static void fill_row(struct ep_verifier *verifier, struct ep_token token, int32_t plane,
+                     unsigned char *row)
 {
     const struct ep_layer *layer = verifier->layer;
     const struct payload payload = ep_layer_payload(layer);
-    payload_fill_row(&payload, ep_oracle_number(&layer->routing->problem, token), 0, row,
-                     layer->options->row_bytes);
+    payload_fill_row(&payload, ep_oracle_number(&layer->routing->problem, token), plane, row,
+                     layer->options->plane_bytes[plane]);
     if (layer->options->row_format != EP_ROW_FORMAT_DTYPE)
         quantise_row(verifier, row);
 }
@@ -94,10 +95,16 @@ static void fill_row(struct ep_verifier *verifier, struct ep_token token, unsign
 /* Tells if it is not. */
 static int is_payload(struct ep_verifier *verifier, int32_t row)
 {
-    const size_t row_bytes = verifier->layer->options->row_bytes;
+    const struct ep_layer_options *options = verifier->layer->options;
     const struct ep_token token = verifier->received.rows[row];
-    fill_row(verifier, token, verifier->row);
-    if (memcmp(verifier->results.recv_x + (size_t)row * row_bytes, verifier->row, row_bytes) == 0)
+    int is_right = 1;
+    for (int32_t plane = 0; plane < options->num_planes && is_right; plane++) {
+        const size_t row_bytes = options->plane_bytes[plane];
+        fill_row(verifier, token, plane, verifier->row);
+        is_right = memcmp(verifier->results.recv_x[plane] + (size_t)row * row_bytes, verifier->row,
+                          row_bytes) == 0;
+    }
+    if (is_right)
         return 1;
     ep_tally_row(verifier, EP_DISPATCH, 0, "payload of row %d (token %d of rank %d)", row,
                  token.idx, token.source);
@@ -107,8 +114,11 @@ static int is_payload(struct ep_verifier *verifier, int32_t row)
 static void verify_dispatch(struct ep_verifier *verifier)
 {
     const struct ep_results *results = &verifier->results;
-    const struct ep_row_notes notes = {WEFT_INT32, results->recv_topk_idx,
-                                       results->recv_topk_weights, results->recv_src_token};
+    const struct ep_row_notes all = {WEFT_INT32, results->recv_topk_idx, results->recv_topk_weights,
+                                     results->recv_src_token};
+    const struct ep_row_notes notes = verifier->layer->options->carried == EP_CARRY_ROWS
+                                          ? (struct ep_row_notes){.index_type = WEFT_INT32}
+                                          : all;
     struct telling telling = {verifier, EP_DISPATCH};
     const struct ep_checker checker = checker_of(&telling);
     const int32_t num_rows = verifier->received.num_rows;
@@ -121,19 +131,12 @@ static void verify_dispatch(struct ep_verifier *verifier)
     ep_oracle_check_no_more(&checker, &notes, num_rows, verifier->layer->capacity);
 }
 
-/* What a rank answers: the token's row, scaled by all its experts at once, as a row of the
- * payload's format. */
+/* A rank answers the token's row, scaled by all its experts at once, in the payload's format. */
 static int read_answer(void *of, struct ep_token token, int32_t rank, float *values)
 {
     struct ep_verifier *verifier = of;
-    const struct ep_options *options = verifier->layer->options;
-    const struct ep_problem *problem = &verifier->layer->routing->problem;
-    float scale = 0;
-    for (int32_t k = 0; k < problem->num_topk; k++) {
-        const struct ep_choice choice = ep_oracle_choice(problem, token, k);
-        if (choice.rank == rank)
-            scale += choice.weight * ep_expert_factor(choice.expert);
-    }
+    const struct ep_layer_options *options = verifier->layer->options;
+    const float scale = ep_answer_scale(&verifier->layer->routing->problem, token, rank);
     ep_scale_row(options->kind, (size_t)options->hidden, scale, verifier->x, values, verifier->row);
     return 1;
 }
@@ -141,11 +144,11 @@ static int read_answer(void *of, struct ep_token token, int32_t rank, float *val
 /* The rows of the token on all ranks that had it, summed as combine documents. */
 static void combine_token(struct ep_verifier *verifier, struct ep_token token)
 {
-    const struct ep_options *options = verifier->layer->options;
+    const struct ep_layer_options *options = verifier->layer->options;
     const size_t hidden = (size_t)options->hidden;
     const struct ep_answers answers = {options->hidden, options->kind, ep_wire_dtype(options),
                                        read_answer, verifier};
-    fill_row(verifier, token, verifier->row);
+    fill_row(verifier, token, 0, verifier->row);
     elements_to_fp32(options->kind, verifier->row, hidden, verifier->x);
     memset(verifier->sum, 0, hidden * sizeof(float));
     ep_oracle_combine(&verifier->layer->routing->problem, &answers, token, verifier->sum,
@@ -187,12 +190,12 @@ static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *
         !verifier->scratch)
         return LACKS_MEMORY("the check of what arrives");
     ep_oracle_receive(problem, layer->rank, verifier->received_memory, &verifier->received);
-    return ep_results_open(&verifier->results, layer, verifier->received.num_rows);
+    return ep_results_open(&verifier->results, layer, &verifier->received);
 }
 
 static void verifier_close(struct ep_verifier *verifier)
 {
-    ep_results_close(&verifier->results);
+    ep_results_close(&verifier->results, verifier->layer);
     free(verifier->received_memory);
     free(verifier->row);
     free(verifier->x);
@@ -212,34 +215,42 @@ void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, con
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "weft ep: rank %d: check of %s: first difference: %s\n", verifier->layer->rank,
-            ep_op_names[op], text);
+    fprintf(stderr, "%s: rank %d: check of %s: first difference: %s\n",
+            verifier->layer->options->program, verifier->layer->rank, ep_op_names[op], text);
 }
 
 static weft_result verify(struct ep_verifier *verifier)
 {
-    const struct ep_options *options = verifier->layer->options;
+    const struct ep_layer_options *options = verifier->layer->options;
     if (options->mode == EP_MODE_LOW_LATENCY)
         return ep_ll_verify(verifier);
     verify_layout(verifier);
     verify_notify(verifier);
     verify_dispatch(verifier);
-    if (ep_op_exists(EP_COMBINE, options))
+    if (ep_op_parts(EP_COMBINE, options))
         verify_combine(verifier);
     return WEFT_OK;
 }
 
-/* Over ranks, and over operations into the layer. */
+struct ep_tally ep_tally_of(const struct ep_tally tallies[EP_NUM_OPS], enum ep_op op)
+{
+    struct ep_tally sum = {0, 0};
+    for (int part = 0; part < EP_NUM_OPS; part++)
+        if (ep_op_contains(op, part)) {
+            sum.checked_rows += tallies[part].checked_rows;
+            sum.errors += tallies[part].errors;
+        }
+    return sum;
+}
+
+/* Over ranks. */
 static weft_result add_tallies(const struct ep_layer *layer, struct ep_tally own[EP_NUM_OPS],
                                struct ep_tally tallies[EP_NUM_OPS])
 {
     TRY(sum_of_ranks(layer->comm, (int64_t *)own, 2 * (size_t)EP_NUM_OPS));
     for (int op = 0; op < EP_NUM_OPS; op++) {
-        struct ep_tally *sums[] = {&tallies[op], &tallies[ep_whole_layer(layer->options)]};
-        for (int s = 0; s < 2; s++) {
-            sums[s]->checked_rows += own[op].checked_rows;
-            sums[s]->errors += own[op].errors;
-        }
+        tallies[op].checked_rows += own[op].checked_rows;
+        tallies[op].errors += own[op].errors;
     }
     return WEFT_OK;
 }

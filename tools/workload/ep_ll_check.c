@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep_check.h"
-#include "ep_ll.h"
+#include "workload/ep_check.h"
+#include "workload/ep_ll.h"
 #include "workload/failure.h"
 #include "workload/low_latency_check.h"
 #include "workload/try.h"
@@ -196,7 +196,7 @@ static void verify_sums(struct pass *pass)
 static weft_result combine(struct pass *pass)
 {
     struct ep_layer *layer = pass->layer;
-    TRY(ep_ll_combine(layer, EP_LL_LAYER));
+    TRY(ep_ll_combine(layer, EP_LL_END));
     TRY(weft_stream_synchronize(layer->stream));
     TRY(weft_memory_copy(layer->comm, pass->verifier->results.out, layer->out,
                          (size_t)layer->num_tokens * layer->options->row_bytes));
