@@ -94,9 +94,15 @@ extern "C" {
 #define WEFT_API
 #endif
 
-#define WEFT_MAX_TOPK       64 /* experts that a token may choose */
-#define WEFT_MAX_PLANES     8  /* arrays that a token's payload may consist of */
-#define WEFT_COLL_MAX_RANKS 32 /* ranks of one node that collectives need no rails for */
+#define WEFT_MAX_TOPK       64            /* experts that a token may choose */
+#define WEFT_MAX_PLANES     8             /* arrays that a token's payload may consist of */
+#define WEFT_MAX_EXPERTS    1048576       /* of a weft_ep */
+#define WEFT_MAX_ROW_BYTES  2147483647    /* of a token's row */
+#define WEFT_MAX_WARPS      32            /* of a block */
+#define WEFT_MAX_STREAMS    64            /* that weft_comm_config.num_streams may say */
+#define WEFT_COLL_MAX_BYTES 4398046511104 /* of a row of a collective, of a send or a receive */
+#define WEFT_COLL_MAX_RANKS 32            /* of one node that collectives need no rails for */
+#define WEFT_LL_MAX_TOKENS  65535         /* of a rank, in a dispatch of low latency */
 
 /* A struct with its size set and zeros, as in `weft_ep_config c = WEFT_INIT(weft_ep_config);`. */
 #ifdef __cplusplus
@@ -200,7 +206,7 @@ typedef struct weft_comm_config {
                              split: its parent's nodes. Must divide the number of ranks */
     weft_machine machine; /* the same on all ranks; of a split: its parent's, whatever is given */
     /* How many streams of a rank may hold operations at the same time, in an order among streams
-     * that differs by rank: 1..64; of a split 0: its parent's; else 0: WEFT_STREAMS or 2. The same
+     * that differs by rank: 1..WEFT_MAX_STREAMS; of a split 0: its parent's; else 0: WEFT_STREAMS or 2. The same
      * on all ranks. On cuda each operation takes at most this share of the GPU, so that those of
      * all ranks run beside each other. With more streams operations can wait for SMs that others
      * hold, until their deadline. Machine cpu has no such limit. */
@@ -672,16 +678,17 @@ typedef struct weft_rows_args {
     const void *src; /* quantise: of dtype, dequantise: of quantisation.dtype; any alignment */
     void *dst;       /* the other way round; rows lie side by side */
     void *scales;    /* written by quantise, read by dequantise; WEFT_LOG_10BIT: NULL */
-    int64_t num_rows;
-    int64_t hidden;            /* elements of a row, at most 2^31-1 bytes */
+    int64_t hidden;  /* elements of a row, at most WEFT_MAX_ROW_BYTES */
     uint64_t src_stride_bytes; /* between rows of src; 0: they lie side by side */
     /* 0: each row's scales lie side by side, and so do these rows. Else scales lie by columns:
      * those of a group, of all rows, side by side, and the columns this far apart, 4 bytes for each
      * row at least. With UE8M0 a column is of words, whose four bytes are the row's next four
      * groups. */
     uint64_t scale_column_bytes;
+    int32_t num_rows;
     weft_dtype dtype; /* WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
     weft_quantisation quantisation;
+    int32_t reserved; /* 0 */
 } weft_rows_args;
 
 /* Stream operations. When one has finished, dst is complete and src may be overwritten. */

@@ -198,8 +198,8 @@ typedef enum weft_ll_carrier {
 
 typedef struct weft_ll_config {
     size_t size;
-    int64_t hidden;     /* elements of a row, 1 or more, at most 2^31-1 bytes */
-    int32_t max_tokens; /* most tokens that a rank has in a dispatch: 1..65535 */
+    int64_t hidden;     /* elements of a row, 1 or more, at most WEFT_MAX_ROW_BYTES */
+    int32_t max_tokens; /* most tokens that a rank has in a dispatch: 1..WEFT_LL_MAX_TOKENS */
     int32_t num_topk;   /* 1..max_topk of the weft_ep */
     weft_dtype dtype;   /* of tokens, and of what experts make of them: BF16, FP16 or FP32 */
     weft_ll_layout layout;

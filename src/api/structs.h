@@ -19,7 +19,7 @@
     X(weft_net_info, gpu_memory)                                                                   \
     X(weft_heap_info, page_bytes)                                                                  \
     X(weft_rma_args, reserved)                                                                     \
-    X(weft_rows_args, quantisation)                                                                \
+    X(weft_rows_args, reserved)                                                                    \
     X(weft_coll_choice, algorithm)                                                                 \
     X(weft_coll_config, num_staging_slots)                                                         \
     X(weft_coll_args, factor)                                                                      \

@@ -22,7 +22,7 @@ weft_result weft_unique_id_create(weft_unique_id *id)
 static weft_result read_config(const weft_comm_config *given, weft_comm_config *config)
 {
     WEFT__TRY(WEFT__READ_OPTIONAL(weft_comm_config, config, given, "config"));
-    WEFT__TRY(weft__check_range(config->num_streams, 0, WEFT__MAX_STREAMS, "num_streams"));
+    WEFT__TRY(weft__check_range(config->num_streams, 0, WEFT_MAX_STREAMS, "num_streams"));
     return weft__check_enum(WEFT__ENUM_MACHINE, (int32_t)config->machine, WEFT_MACHINE_AUTO,
                             WEFT_MACHINE_CUDA, "machine");
 }

@@ -165,10 +165,10 @@ static weft_result check_plane(const weft_ep_handle *handle, weft_plane *plane, 
                                int32_t capacity)
 {
     const int32_t num_tokens = handle->routing.num_tokens;
-    if (plane->row_bytes < 1 || plane->row_bytes > INT32_MAX)
+    if (plane->row_bytes < 1 || plane->row_bytes > WEFT_MAX_ROW_BYTES)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d].row_bytes is %llu, allowed are 1..%d", i,
-                           (unsigned long long)plane->row_bytes, INT32_MAX);
+                           (unsigned long long)plane->row_bytes, WEFT_MAX_ROW_BYTES);
     if (plane->src == NULL && num_tokens > 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d].src is NULL, allowed only for 0 tokens, not for %d", i,
@@ -251,8 +251,8 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(WEFT__READ(weft_ep_combine_args, &args, user_args, "args"));
     WEFT__TRY(
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
-    WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)wp_dtype_bytes(args.dtype),
-                                "hidden"));
+    WEFT__TRY(weft__check_range(
+        args.hidden, 1, WEFT_MAX_ROW_BYTES / (int64_t)wp_dtype_bytes(args.dtype), "hidden"));
     if (handle->ep->internode != NULL)
         WEFT__TRY(weft__check_wire_of_row(handle->ep->combine_wire, "combine_wire of the weft_ep",
                                           args.hidden));

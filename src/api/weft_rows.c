@@ -5,8 +5,6 @@
 #include "api/overlap.h"
 #include "api/structs.h"
 
-static const int64_t max_row_bytes = INT32_MAX;
-
 /* ---------------------------------------------------------------- checks */
 
 static weft_result check_quantised_dtype(weft_dtype dtype)
@@ -52,8 +50,9 @@ static weft_result check_logarithmic(weft_rows_args *args)
 static weft_result check_shape(weft_rows_args *args)
 {
     WEFT__TRY(weft__check_range(args->num_rows, 0, INT32_MAX, "num_rows"));
-    WEFT__TRY(weft__check_range(args->hidden, 1,
-                                max_row_bytes / (int64_t)wp_dtype_bytes(args->dtype), "hidden"));
+    WEFT__TRY(weft__check_unused((uint64_t)args->reserved, "reserved"));
+    WEFT__TRY(weft__check_range(
+        args->hidden, 1, WEFT_MAX_ROW_BYTES / (int64_t)wp_dtype_bytes(args->dtype), "hidden"));
     if (args->quantisation.dtype == WEFT_LOG_10BIT)
         return check_logarithmic(args);
     WEFT__TRY(weft__check_quantisation(&args->quantisation, args->hidden));

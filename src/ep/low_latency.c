@@ -229,7 +229,7 @@ static const struct weft__term terms[] = {
 /* The number of blocks for the most work that a weft_ll can have. */
 static int32_t most_blocks(weft_comm *comm)
 {
-    const struct weft__work work = {WEFT__WORK_FEW_PACKED_ROWS, WEFT__LL_MAX_TOKENS, 1 << 15,
+    const struct weft__work work = {WEFT__WORK_FEW_PACKED_ROWS, WEFT_LL_MAX_TOKENS, 1 << 15,
                                     INT32_MAX, INT32_MAX};
     return weft__machine_of(comm)->choose_grid(comm, &work).num_blocks;
 }

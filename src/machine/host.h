@@ -12,8 +12,6 @@ struct weft__program {
     weft__program_fn *run; /* on the host's machine; others find theirs by name */
 };
 
-enum { WEFT__MAX_WARPS = 32 }; /* of a block, on any machine */
-
 /* When a launch lets the next one in its stream take cores beside it, to wait there for its end. */
 enum weft__admission {
     WEFT__ADMITS_EARLY, /* when all launches that it waits for have started */
@@ -161,7 +159,7 @@ struct weft__machine {
     /* It has most warps for many rows of one byte. */
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     int32_t max_blocks; /* that it chooses */
-    int32_t max_warps;  /* that a block can have; WEFT__MAX_WARPS at most */
+    int32_t max_warps;  /* that a block can have; WEFT_MAX_WARPS at most */
     /* The same on all ranks. NULL: there are no links, ranks share memory. */
     void (*describe_links)(const weft_comm *comm, struct weft__links *links);
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on

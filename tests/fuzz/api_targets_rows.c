@@ -12,7 +12,7 @@ static void fill_rows(struct fuzz_arguments *a, struct rng *rng)
     args->dtype = rng_below(rng, 2) == 0 ? WEFT_BF16 : WEFT_FP16;
     args->quantisation.dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
     args->quantisation.scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
-    args->num_rows = 2 + rng_below(rng, MAX_FUZZ_ROWS - 1);
+    args->num_rows = 2 + (int32_t)rng_below(rng, MAX_FUZZ_ROWS - 1);
     args->quantisation.group_elements = 3 + 8 * (int32_t)rng_below(rng, 2);
     args->hidden = args->quantisation.group_elements * (1 + rng_below(rng, MAX_GROUPS));
     args->src_stride_bytes = rng_below(rng, 2) == 0 ? 0 : (uint64_t)args->hidden * 2 + 5;
@@ -44,7 +44,7 @@ static const struct fuzz_mutation rows_mutations[] = {
     FUZZ_POINTERS("src", rows.known.src, FUZZ_NULL),
     FUZZ_POINTERS("dst", rows.known.dst, FUZZ_NULL),
     FUZZ_POINTERS("scales", rows.known.scales, FUZZ_NULL),
-    FUZZ_FIELD(rows, num_rows, -1, INT64_MAX, INT64_MIN),
+    FUZZ_FIELD(rows, num_rows, -1, INT32_MIN),
     FUZZ_FIELD(rows, hidden, -1, 0, INT64_MAX, INT32_MAX),
     FUZZ_NUMBERS(FUZZ_INT32, "group_elements", rows.known.quantisation.group_elements, -1, 97,
                  INT32_MAX),
@@ -53,6 +53,7 @@ static const struct fuzz_mutation rows_mutations[] = {
     FUZZ_FIELD(rows, dtype, -1, WEFT_INT32, WEFT_FP64, INT32_MAX),
     FUZZ_NUMBERS(FUZZ_INT32, "quantisation.dtype", rows.known.quantisation.dtype, -1, WEFT_UINT8,
                  WEFT_INT8 + 1),
+    FUZZ_FIELD(rows, reserved, -1, 1),
     FUZZ_NUMBERS(FUZZ_INT32, "quantisation.scale", rows.known.quantisation.scale, -1,
                  WEFT_SCALE_UE8M0 + 1, INT32_MAX),
 };
@@ -64,6 +65,7 @@ static const struct fuzz_mutation log_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "hidden|group_elements", rows.known.hidden, 0, 127, 129),
     FUZZ_NUMBERS(FUZZ_INT32, "group_elements", rows.known.quantisation.group_elements, -1, 64, 256),
     FUZZ_FIELD(rows, scale_column_bytes, 8, -4),
+    FUZZ_FIELD(rows, reserved, -1, 1),
     FUZZ_NUMBERS(FUZZ_INT32, "quantisation.scale", rows.known.quantisation.scale, -1,
                  WEFT_SCALE_UE8M0),
 };

@@ -77,7 +77,7 @@ static void draw_form(struct rows *rows, struct rng *rng)
     args->dtype = (weft_dtype)(WEFT_BF16 + (int)rng_below(rng, 3));
     args->quantisation.dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
     args->quantisation.scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
-    args->num_rows = rng_below(rng, MAX_ROWS + 1);
+    args->num_rows = (int32_t)rng_below(rng, MAX_ROWS + 1);
     args->quantisation.group_elements = groups[rng_below(rng, sizeof groups / sizeof *groups)];
     const int64_t group =
         args->quantisation.group_elements == 0 ? 1 : args->quantisation.group_elements;
@@ -296,7 +296,7 @@ TEST_ON_RANKS(logarithms_there_and_back, RANKS_THREADS, 1)
         struct rows rows = {.args = WEFT_INIT(weft_rows_args)};
         rows.args.dtype = (weft_dtype)(WEFT_BF16 + (int)rng_below(&rng, 3));
         rows.args.quantisation.dtype = WEFT_LOG_10BIT;
-        rows.args.num_rows = rng_below(&rng, MAX_ROWS + 1);
+        rows.args.num_rows = (int32_t)rng_below(&rng, MAX_ROWS + 1);
         rows.args.hidden =
             LOGARITHMIC_GROUP * (1 + (int64_t)rng_below(&rng, MAX_HIDDEN / LOGARITHMIC_GROUP));
         draw_log_rows(&rows, 0, &rng);

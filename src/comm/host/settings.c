@@ -41,7 +41,7 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                                   NUMBER(1, UINT32_MAX)},
     [WEFT__SETTING_STREAMS] = {"WEFT_STREAMS", "2",
                                "how many streams of a rank may hold operations at the same time",
-                               NUMBER(1, WEFT__MAX_STREAMS)},
+                               NUMBER(1, WEFT_MAX_STREAMS)},
     [WEFT__SETTING_HEARTBEAT_MS] = {"WEFT_HEARTBEAT_MS", "10000",
                                     "how long a rank, or the rendezvous, may show no sign of life "
                                     "before it counts as failed, in milliseconds, at least 100; 0: "

@@ -7,7 +7,7 @@
 #include "weft.h"
 
 /* Shares of a GPU: as usual, at most. */
-enum { WEFT__USUAL_STREAMS = 2, WEFT__MAX_STREAMS = 64 };
+enum { WEFT__USUAL_STREAMS = 2 };
 
 enum weft__setting {
     WEFT__SETTING_ADDR,
