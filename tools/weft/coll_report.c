@@ -95,11 +95,9 @@ static void print_json(const struct coll_line *line, enum coll_place place)
 {
     json_t *object = describe(line, place);
     json_t *figures = measured(line, place);
-    if (object && figures && json_object_update(object, figures) == 0)
-        json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_object_update(object, figures);
     json_decref(figures);
-    json_decref(object);
-    putchar('\n');
+    job_print_json(object, line->machine);
 }
 
 /* ---------------------------------------------------------------- text */
