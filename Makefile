@@ -19,7 +19,7 @@ version := $(shell sed -n 's/^.define WEFT_VERSION_[A-Z]* //p' include/weft.h | 
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel python-reference install uninstall dist format lint analyze sanitize asan-ubsan tsan clean help
+.PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel python-reference install uninstall dist deb format lint analyze sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft), for the GPUs of this machine
 	@scripts/setup build
@@ -90,6 +90,10 @@ archive = build/weft-$(version).tar.gz
 dist: ## a source archive of the last commit, which builds without git: build/weft-VERSION.tar.gz
 	@mkdir -p build
 	git archive --prefix=weft-$(version)/ -o $(archive) HEAD
+
+deb: dist ## packages for Debian and Ubuntu, of the last commit: build/deb/*.deb
+	@scripts/setup build deb
+	CMAKE_FLAGS='$(CMAKE_FLAGS)' scripts/deb $(archive) build/deb
 
 format: ## rewrite the sources in the project's format
 	@scripts/setup lint
