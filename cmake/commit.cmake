@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The commit that is built, in weft_commit.h of the target weft_commit: as git tells it of a clone; as
-# git archive has written it into commit.txt of a source archive; else "".
+# The commit that is built, in weft_commit.h of the target weft_commit: as git tells it of a clone;
+# as git archive has written it into commit.txt of a source archive; else "".
 
 set(weft_commit "")
 if(EXISTS ${PROJECT_SOURCE_DIR}/.git) # a repository around an archive does not count
@@ -20,6 +20,7 @@ else()
   string(SUBSTRING "${weft_commit}" 0 12 weft_commit)
 endif()
 
-file(CONFIGURE OUTPUT generated/weft_commit.h CONTENT "#define WEFT_COMMIT \"@weft_commit@\"\n" @ONLY)
+file(CONFIGURE OUTPUT generated/weft_commit.h @ONLY
+  CONTENT "#define WEFT_COMMIT \"@weft_commit@\"\n")
 add_library(weft_commit INTERFACE)
 target_include_directories(weft_commit INTERFACE ${PROJECT_BINARY_DIR}/generated)

@@ -12,7 +12,8 @@ file(STRINGS docs/weft.1 sections REGEX "BEGIN OPTIONS")
 foreach(section ${sections})
   string(REGEX REPLACE ".* " "" command "${section}")
   file(WRITE ${PROJECT_BINARY_DIR}/man/weft-${command}.1 ".so man1/weft.1\n")
-  install(FILES ${PROJECT_BINARY_DIR}/man/weft-${command}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${PROJECT_BINARY_DIR}/man/weft-${command}.1
+    DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endforeach()
 install(FILES tools/completion/weft.bash RENAME weft
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)

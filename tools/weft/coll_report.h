@@ -23,7 +23,7 @@ struct coll_line {
 enum { COLL_SIZE_CHARS = 32 };
 void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS]);
 
-/* Of all lines. */
+/* Sums over all lines. */
 struct coll_totals {
     uint64_t num_wrong;
     double busbw_sum;
