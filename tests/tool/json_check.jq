@@ -8,17 +8,17 @@ def promised: {  # fields by what they must be
       staging_bytes
       mean_bytes_logical mean_bytes_remote net_bytes forwarded_rows phases graph_calls",
     "a number": "us_min us_median us_max gbps_logical gbps_remote net_gbps",
-    "a string": "op machine dtype wire mode format memory",
+    "a string": "op machine dtype wire mode format memory version host device date",
     "true or false": "rows_only",
-    "there": "ok net_engine layout route"
+    "there": "ok net_engine layout route commit"
   },
   coll: {
     "a number of things": "ranks bytes count iters warmup blocks warps seed packet_bytes
       graph_calls checked",
     "a number": "us_min us_median us_max algbw busbw",
-    "a string": "op algo machine dtype memory",
+    "a string": "op algo machine dtype memory version host device date",
     "true or false": "in_place",
-    "there": "errors ok"
+    "there": "errors ok commit"
   }
 };
 

@@ -25,6 +25,16 @@ static double gbps(uint64_t bytes, double us)
     return us > 0 ? (double)bytes / us / 1000 : 0;
 }
 
+static double algbw_of(const struct coll_line *line, enum coll_place place)
+{
+    return gbps(collective_bytes(&line->collective), line->outcomes[place].us.median);
+}
+
+static double busbw_of(const struct coll_line *line, enum coll_place place)
+{
+    return algbw_of(line, place) * collective_bus_factor(&line->collective);
+}
+
 /* NULL where the operation has none. */
 static const char *redop_of(const struct coll_options *options)
 {
@@ -79,12 +89,11 @@ static json_t *describe(const struct coll_line *line, enum coll_place place)
 static json_t *measured(const struct coll_line *line, enum coll_place place)
 {
     const struct coll_outcome *outcome = &line->outcomes[place];
-    const double algbw = gbps(collective_bytes(&line->collective), outcome->us.median);
     const uint64_t num_wrong = outcome->tally.num_wrong;
     const int is_checked = line->options->check != COLL_CHECK_NONE;
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:o, s:o}", "us_min", outcome->us.min,
-                     "us_median", outcome->us.median, "us_max", outcome->us.max, "algbw", algbw,
-                     "busbw", algbw * collective_bus_factor(&line->collective), "checked",
+                     "us_median", outcome->us.median, "us_max", outcome->us.max, "algbw",
+                     algbw_of(line, place), "busbw", busbw_of(line, place), "checked",
                      (json_int_t)outcome->tally.num_checked, "errors",
                      is_checked ? json_integer((json_int_t)num_wrong) : json_null(), "ok",
                      is_checked ? json_boolean(num_wrong == 0) : json_null());
@@ -95,11 +104,9 @@ static void print_json(const struct coll_line *line, enum coll_place place)
 {
     json_t *object = describe(line, place);
     json_t *figures = measured(line, place);
-    if (object && figures && json_object_update(object, figures) == 0)
-        json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_object_update(object, figures);
     json_decref(figures);
-    json_decref(object);
-    putchar('\n');
+    job_print_json(object, line->machine);
 }
 
 /* ---------------------------------------------------------------- text */
@@ -152,9 +159,7 @@ static void print_place(const struct coll_line *line, enum coll_place place)
         printf("%8s %7s %7s %6s ", "N/A", "N/A", "N/A", "N/A");
         return;
     }
-    const double algbw = gbps(collective_bytes(&line->collective), outcome->us.median);
-    printf("%8.2f %7.3f %7.3f ", outcome->us.median, algbw,
-           algbw * collective_bus_factor(&line->collective));
+    printf("%8.2f %7.3f %7.3f ", outcome->us.median, algbw_of(line, place), busbw_of(line, place));
     if (line->options->check == COLL_CHECK_NONE)
         printf("%6s ", "N/A");
     else
@@ -178,10 +183,14 @@ static void print_text(const struct coll_line *line)
 
 /* ---------------------------------------------------------------- both */
 
-void coll_report_heading(const struct coll_options *options, weft_machine machine)
+weft_result coll_report_heading(const struct coll_options *options, weft_comm *comm)
 {
-    if (options->format == COLL_FORMAT_TABLE)
-        print_text_heading(options, machine);
+    if (options->format != COLL_FORMAT_TABLE)
+        return WEFT_OK;
+    const weft_result result = job_print_ranks(comm);
+    if (result == WEFT_OK && weft_comm_rank(comm) == 0)
+        print_text_heading(options, weft_comm_machine(comm));
+    return result;
 }
 
 void coll_report_line(const struct coll_line *line)
@@ -196,7 +205,23 @@ void coll_report_line(const struct coll_line *line)
     output_flush(); /* what is measured stays, also when the rest fails */
 }
 
-int coll_report_end(void)
+void coll_totals_add(struct coll_totals *totals, const struct coll_line *line)
 {
+    const int num_places = collective_has_in_place(line->collective.kind) ? COLL_NUM_PLACES : 1;
+    for (int place = 0; place < num_places; place++) {
+        totals->num_wrong += line->outcomes[place].tally.num_wrong;
+        totals->busbw_sum += busbw_of(line, place);
+        totals->num_busbw++;
+    }
+}
+
+int coll_report_end(const struct coll_options *options, const struct coll_totals *totals)
+{
+    if (options->format == COLL_FORMAT_TABLE) {
+        if (options->check != COLL_CHECK_NONE)
+            printf("# Out of bounds values : %llu %s\n", (unsigned long long)totals->num_wrong,
+                   totals->num_wrong == 0 ? "OK" : "FAILED");
+        printf("# Avg bus bandwidth    : %g\n#\n", totals->busbw_sum / totals->num_busbw);
+    }
     return output_flush();
 }

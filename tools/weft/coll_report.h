@@ -23,10 +23,19 @@ struct coll_line {
 enum { COLL_SIZE_CHARS = 32 };
 void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS]);
 
-void coll_report_heading(const struct coll_options *options, weft_machine machine);
+/* Sums over all lines. */
+struct coll_totals {
+    uint64_t num_wrong;
+    double busbw_sum;
+    int32_t num_busbw;
+};
+void coll_totals_add(struct coll_totals *totals, const struct coll_line *line);
+
+/* Collective; rank 0 prints. */
+weft_result coll_report_heading(const struct coll_options *options, weft_comm *comm);
 void coll_report_line(const struct coll_line *line);
 /* 0, or -1 when standard output could not be written. */
-int coll_report_end(void);
+int coll_report_end(const struct coll_options *options, const struct coll_totals *totals);
 
 /* --explain: which algorithm for which size, and why. Collective, though rank 0 alone has something
  * to say. Returns the exit status. */

@@ -83,7 +83,7 @@ static weft_result query(weft_comm *comm, const struct ep_options *options, weft
     return weft_ll_plan_sizes(comm, &job, &config, sizes);
 }
 
-static int print_json(const struct ep_options *options, const weft_ll_sizes *sizes)
+static int print_json(weft_comm *comm, const struct ep_options *options, const weft_ll_sizes *sizes)
 {
     json_t *object = json_pack(
         "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, "
@@ -102,12 +102,7 @@ static int print_json(const struct ep_options *options, const weft_ll_sizes *siz
         (json_int_t)sizes->network_bytes, "rows_bytes", (json_int_t)sizes->rows_bytes,
         "scales_bytes", (json_int_t)sizes->scales_bytes, "local_experts", sizes->num_local_experts,
         "expert_capacity", sizes->expert_capacity);
-    if (!object)
-        return -1;
-    const int result = json_dumpf(object, stdout, JSON_COMPACT);
-    json_decref(object);
-    putchar('\n');
-    return result;
+    return job_print_json(object, weft_comm_machine(comm));
 }
 
 static void print_line(uint64_t bytes, const char *what)
@@ -146,7 +141,7 @@ weft_result ep_query(weft_comm *comm, const struct ep_options *options)
         return result;
     int printed = 0;
     if (options->format == EP_FORMAT_JSON)
-        printed = print_json(options, &sizes);
+        printed = print_json(comm, options, &sizes);
     else
         print_table(options, &sizes);
     return output_flush() != 0 || printed != 0 ? WEFT_ERROR_SYSTEM : WEFT_OK;

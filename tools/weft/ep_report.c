@@ -105,12 +105,7 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         "net_gbps", gbps(network->of_rank[op], us->median), "forwarded_rows",
         (json_int_t)network->num_rows[op], "checked_rows", (json_int_t)tally.checked_rows, "errors",
         (json_int_t)tally.errors, "ok", tally.errors == 0);
-    if (!object)
-        return -1;
-    int result = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(object);
-    putchar('\n');
-    return result;
+    return job_print_json(object, report->machine);
 }
 
 static void print_count(int32_t count, const char *thing)

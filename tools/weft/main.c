@@ -71,6 +71,11 @@ static char *filter_help(int key, const char *text, void *input) /* NOLINT: argp
     return fclose(stream) == 0 ? list : (char *)text;
 }
 
+enum { KEY_COMPLETE = 256 /* no character */ };
+/* Commands, as tools/completion reads them. */
+static const struct argp_option hidden_options[] = {
+    {.name = "complete", .key = KEY_COMPLETE, .flags = OPTION_HIDDEN}, {0}};
+
 /* Only options come here: the first other argument is the command. */
 static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
                             struct argp_state *state)
@@ -82,6 +87,10 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
         *command_index = state->next - 1;
         state->next = state->argc;
         return 0;
+    case KEY_COMPLETE:
+        for (int i = 0; i < NUM_COMMANDS; i++)
+            printf("%s %s\n", commands[i].full_name + PREFIX_BYTES, commands[i].summary);
+        exit(EXIT_SUCCESS);
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "no command given; commands are%s", command_names());
         return 0;
@@ -91,6 +100,7 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
 }
 
 static const struct argp argp = {
+    .options = hidden_options,
     .parser = parse_option,
     .args_doc = "COMMAND [ARGUMENT...]",
     .doc = documentation,
