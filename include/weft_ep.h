@@ -272,9 +272,9 @@ typedef struct weft_plane {
     size_t size;
     const void *src; /* rows of this rank's tokens, anywhere */
     void *dst;       /* [capacity][row_bytes]; quantised: [capacity][elements] */
-    uint64_t
-        row_bytes; /* 1..WEFT_MAX_ROW_BYTES, the same on all ranks; multiples of 16 and 16-byte aligned
-                           src and dst are fastest, all others correct */
+    /* 1..WEFT_MAX_ROW_BYTES, the same on all ranks. Multiples of 16, and src and dst aligned to 16
+     * bytes, are fastest; all others are correct. */
+    uint64_t row_bytes;
     uint64_t src_stride_bytes; /* between rows of src; 0: row_bytes */
     void *scales;     /* quantised: [capacity][groups] floats, or bytes of WEFT_SCALE_UE8M0 */
     weft_dtype dtype; /* quantised: WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
