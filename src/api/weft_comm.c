@@ -208,8 +208,7 @@ weft_machine weft_comm_machine(const weft_comm *comm)
 
 int32_t weft_comm_device(const weft_comm *comm)
 {
-    return weft__object_exists(WEFT__KIND_COMM, comm) ? weft__machine_of(comm)->device_of(comm)
-                                                      : -1;
+    return weft__object_exists(WEFT__KIND_COMM, comm) ? comm->hooks->device_of(comm) : -1;
 }
 
 int32_t weft_comm_rank(const weft_comm *comm)

@@ -12,6 +12,7 @@ enum {
 
 /* argv[0] is the command's name in messages: "weft run". */
 int command_run(int argc, char **argv);
+int command_status(int argc, char **argv);
 int command_ep(int argc, char **argv);
 int command_coll(int argc, char **argv);
 int command_tune(int argc, char **argv);

@@ -172,12 +172,12 @@ static int open_stdin(const struct launch *launch, struct spawn *spawn)
 
 int launch_ranks(const struct launch *launch)
 {
-    struct job job = {.launch = launch, .signal_fd = -1};
     struct spawn spawn = {.num_ranks = launch->num_job_ranks,
                           .num_nodes = launch->num_nodes,
                           .argv = launch->argv,
                           .output = launch->output,
                           .stdin_fd = -1};
+    struct job job = {.launch = launch, .id = &spawn.id, .signal_fd = -1};
     sigset_t signals;
     signal(SIGCHLD, SIG_DFL); /* ignored, it would take the ranks' statuses along */
     choose_signals(&signals);

@@ -1,64 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* weft run: starts a program as several ranks of one job on this host, or of its part of a job on
  * several. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "command.h"
 #include "launch.h"
+#include "meeting.h"
 #include "workload/options.h"
 
 enum {
     MAX_RANKS = 1024,
     MAX_JOB_RANKS = 65536, /* that the library takes */
-    MAX_GRACE_S = 86400,
-    MAX_PORT = 65535,
-    HOST_BYTES = 256
+    MAX_GRACE_S = 86400
 };
 
 struct run {
     struct launch launch;
     const char *rendezvous; /* HOST:PORT; NULL: the job is of this host alone */
-    char host[HOST_BYTES];  /* its first part */
-    int32_t node_rank;      /* -1: not given */
+    struct meeting meeting;
+    int32_t node_rank; /* -1: not given */
 };
 
 static const char documentation[] =
     "Starts PROGRAM as R ranks that find each other through weft_comm_create_from_env. Ends with "
     "the status of the first rank that fails here, 128 plus the signal if one killed it. SIGINT "
     "and SIGTERM are passed on to the ranks; a second one kills them.";
-
-/* HOST of HOST:PORT, of which `colon` is the last; an IPv6 address, and nothing else, is in
- * brackets. */
-static void read_host(struct argp_state *state, const char *rendezvous, const char *colon,
-                      char host[HOST_BYTES])
-{
-    const size_t bytes = colon ? (size_t)(colon - rendezvous) : 0;
-    const int is_bracketed = bytes > 2 && rendezvous[0] == '[' && colon[-1] == ']';
-    const int num_brackets = is_bracketed ? 1 : 0;
-    snprintf(host, HOST_BYTES, "%.*s", (int)bytes - 2 * num_brackets, rendezvous + num_brackets);
-    if (bytes == 0 || bytes >= HOST_BYTES || strpbrk(host, "[]") ||
-        is_bracketed != (strchr(host, ':') != NULL))
-        argp_error(state, "--rendezvous %s: must be HOST:PORT, or [IPv6 address]:PORT", rendezvous);
-}
-
-/* Where the ranks of all hosts meet: nothing is open to whoever can reach the port. */
-static void read_meeting(struct argp_state *state, struct run *run)
-{
-    const char *colon = strrchr(run->rendezvous, ':'), *secret = getenv("WEFT_SECRET");
-    struct launch *launch = &run->launch;
-    read_host(state, run->rendezvous, colon, run->host);
-    launch->address = run->host;
-    launch->port = (int32_t)option_integer(state, "--rendezvous, port", colon + 1, 1, MAX_PORT);
-    if (!secret || !*secret)
-        argp_error(state,
-                   "--rendezvous needs a secret that only the hosts of the job know: set "
-                   "WEFT_SECRET on all of them to the same 32 hexadecimal digits, as `od -An "
-                   "-N16 -tx8 /dev/urandom | tr -d \" \"' prints them");
-    if (weft_unique_id_at(run->host, launch->port, secret, &launch->id) != WEFT_OK)
-        argp_error(state, "--rendezvous and WEFT_SECRET: %s", weft_last_error());
-}
 
 static void become_part(struct argp_state *state, struct run *run)
 {
@@ -69,7 +33,10 @@ static void become_part(struct argp_state *state, struct run *run)
     if (launch->num_nodes * launch->num_ranks > MAX_JOB_RANKS)
         argp_error(state, "%d ranks on each of %d hosts: at most %d are possible",
                    launch->num_ranks, launch->num_nodes, MAX_JOB_RANKS);
-    read_meeting(state, run);
+    meeting_read(state, run->rendezvous, &run->meeting);
+    launch->address = run->meeting.host;
+    launch->port = run->meeting.port;
+    launch->id = run->meeting.id;
     launch->meeting = run->node_rank == 0 ? LAUNCH_SERVE : LAUNCH_JOIN;
     launch->first_rank = run->node_rank * launch->num_ranks;
     launch->num_job_ranks = launch->num_nodes * launch->num_ranks;

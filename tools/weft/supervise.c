@@ -5,13 +5,16 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "status_report.h"
 #include "workload/clock.h"
+#include "workload/failure.h"
 #include "workload/signals.h"
 
 static const double kill_delay_s =
@@ -179,9 +182,26 @@ static void reap(struct job *job)
 
 /* ---------------------------------------------------------------- signals and deadlines */
 
+/* As `tell`: nothing waits for our reader. */
+static void tell_status(const struct job *job)
+{
+    char *text = NULL;
+    size_t text_bytes;
+    FILE *stream = open_memstream(&text, &text_bytes);
+    const weft_result result = stream ? status_print(stream, STATUS_FORMAT_TEXT, job->id, getpid())
+                                      : LACKS_MEMORY("%s", "the status");
+    if (stream)
+        fclose(stream);
+    if (result != WEFT_OK)
+        tell(job, "no status: %s", failure_text(result));
+    else
+        tell(job, "status\n%.*s", (int)text_bytes - 1, text);
+    free(text);
+}
+
 static int asks_to_end(int signal_number)
 {
-    return signal_number != SIGCHLD && signal_number != SIGUSR1 && signal_number != SIGUSR2;
+    return signal_number != SIGCHLD && signal_number != SIGUSR2;
 }
 
 static void take_signal(struct job *job, int signal_number)
@@ -209,7 +229,9 @@ void job_take_signals(struct job *job)
 {
     struct signalfd_siginfo info;
     while (read(job->signal_fd, &info, sizeof info) == sizeof info) {
-        if (info.ssi_signo != SIGCHLD)
+        if (info.ssi_signo == SIGUSR1)
+            tell_status(job);
+        else if (info.ssi_signo != SIGCHLD)
             take_signal(job, (int)info.ssi_signo);
     }
 }

@@ -26,6 +26,7 @@ enum job_phase { JOB_RUNNING, JOB_GRACE, JOB_TERMINATED, JOB_KILLED };
 
 struct job {
     const struct launch *launch;
+    const weft_unique_id *id; /* where the ranks meet */
     struct rank_process *ranks;
     struct pollfd *polls; /* the signalfd, then out and err of each rank */
     int32_t num_running;

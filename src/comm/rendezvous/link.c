@@ -295,6 +295,7 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
     link->questions.status = options->status;
     link->waits = options->waits;
     link->standing = options->standing;
+    link->comm = options->comm;
     link->wire.fd = -1;
     link->process_fd = -1;
     link->close_ns = INT64_MAX;
