@@ -18,6 +18,7 @@
 #include "comm/rendezvous/heartbeat.h"
 #include "comm/rendezvous/identity.h"
 #include "comm/rendezvous/link.h"
+#include "comm/rendezvous/observe.h"
 
 /* All that it takes to make a communicator, however its ranks came by it. */
 struct origin {
@@ -422,6 +423,13 @@ void weft__comm_report(weft_comm *comm, struct weft__report *report)
     report->result = atomic_load_explicit(&comm->status.result, memory_order_acquire);
     if (report->result != WEFT_OK)
         snprintf(report->error, sizeof(report->error), "%s", comm->status.message);
+}
+
+weft_result weft__comm_look(const weft_comm *comm, struct weft__observed_rank **ranks,
+                            int32_t *num_ranks)
+{
+    return comm->link != NULL ? weft__observe(&comm->point, WEFT__INQUIRY_MS, ranks, num_ranks)
+                              : WEFT_ERROR_UNSUPPORTED;
 }
 
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm)

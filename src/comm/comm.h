@@ -176,5 +176,9 @@ enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, const struct
 /* Tells an observer how this rank is, all but `answer`. The monitor calls it, so it never waits for
  * what the rank's own threads wait for. */
 void weft__comm_report(weft_comm *comm, struct weft__report *report);
+/* Asks all ranks that way (comm/rendezvous/observe.h). UNSUPPORTED: the rank is alone. */
+struct weft__observed_rank;
+weft_result weft__comm_look(const weft_comm *comm, struct weft__observed_rank **ranks,
+                            int32_t *num_ranks);
 /* The lowest rank whose process runs the rendezvous, or WEFT__NOBODY. */
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/host/log.h"
 #include "comm/host/thread.h"
 
 /* ---------------------------------------------------------------- threads that wait */
@@ -181,6 +182,9 @@ void weft__standing_note(struct weft__standing *standing, const struct weft__str
         entry->stream_id = call->stream_id;
         if (call->part != WEFT__CALL_GOES_ON)
             entry->begin_stream_id = call->stream_id;
+        weft__log(WEFT__LOG_DEBUG, rank, "%s number %llu on stream %llu",
+                  weft__call_name(entry->called.call), (unsigned long long)entry->called.count,
+                  (unsigned long long)call->stream_id);
     }
     pthread_mutex_unlock(&standing->mutex);
 }
