@@ -7,7 +7,8 @@ enum {
     STATUS_USAGE = 2,
     STATUS_NOT_EXECUTABLE = 126, /* as a shell does */
     STATUS_NOT_FOUND = 127,
-    STATUS_SIGNAL = 128 /* plus the signal's number */
+    STATUS_SIGNAL = 128, /* plus the signal's number */
+    STATUS_SSH = 255     /* of ssh itself */
 };
 
 /* argv[0] is the command's name in messages: "weft run". */

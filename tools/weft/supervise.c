@@ -40,6 +40,18 @@ static void tell(const struct job *job, const char *format, ...)
     fputc('\n', stderr);
 }
 
+const char *job_name(const struct launch *launch, int32_t rank, char name[JOB_NAME_BYTES])
+{
+    const struct hosts *hosts = launch->hosts;
+    const int32_t first = hosts ? rank * hosts->ranks_per_host : launch->first_rank + rank;
+    if (hosts)
+        snprintf(name, JOB_NAME_BYTES, "host %s (ranks %d-%d)", hosts->hosts[rank].name, first,
+                 first + hosts->ranks_per_host - 1);
+    else
+        snprintf(name, JOB_NAME_BYTES, "rank %d", first);
+    return name;
+}
+
 /* Lists the ranks that run, as "0, 3, 5"; names at most MAX_NAMED of them. */
 static const char *list_running(const struct job *job, char *list, size_t list_bytes)
 {
@@ -51,8 +63,11 @@ static const char *list_running(const struct job *job, char *list, size_t list_b
         if (job->ranks[r].pid <= 0)
             continue;
         const char *before = num_named == 0 ? "" : ", ";
-        if (num_named++ == MAX_NAMED)
+        if (num_named++ == MAX_NAMED || length >= list_bytes / 2)
             length += (size_t)snprintf(list + length, list_bytes - length, ", ...");
+        else if (job->launch->hosts)
+            length += (size_t)snprintf(list + length, list_bytes - length, "%s%s", before,
+                                       job->launch->hosts->hosts[r].name);
         else
             length += (size_t)snprintf(list + length, list_bytes - length, "%s%d", before,
                                        job->launch->first_rank + r);
@@ -60,11 +75,21 @@ static const char *list_running(const struct job *job, char *list, size_t list_b
     return list;
 }
 
+/* On another host the ranks' launcher passes it on, and continues those that it ends. */
+static void send_signal(const struct rank_process *process, int signal_number)
+{
+    const unsigned char byte = (unsigned char)signal_number;
+    if (process->control_fd < 0 || signal_number == SIGKILL)
+        kill(-process->pid, signal_number);
+    else if (signal_number != SIGCONT)
+        (void)!write(process->control_fd, &byte, 1);
+}
+
 static void signal_all(const struct job *job, int signal_number)
 {
     for (int32_t r = 0; r < job->launch->num_ranks; r++)
         if (job->ranks[r].pid > 0)
-            kill(-job->ranks[r].pid, signal_number);
+            send_signal(&job->ranks[r], signal_number);
 }
 
 static void begin_grace(struct job *job)
@@ -109,18 +134,22 @@ static void record_end(struct job *job, int32_t rank, int wait_status)
 {
     const struct launch *launch = job->launch;
     const int is_first = job->exit_status == 0;
+    char name[JOB_NAME_BYTES];
+    job_name(launch, rank, name);
     if (WIFSIGNALED(wait_status)) {
         const int signal_number = WTERMSIG(wait_status);
         if (is_first || is_cause(job))
-            tell(job, "rank %d was killed by signal %d (%s)%s", launch->first_rank + rank,
-                 signal_number, strsignal(signal_number),
+            tell(job, "%s was killed by signal %d (%s)%s", name, signal_number,
+                 strsignal(signal_number),
                  signal_number == SIGKILL ? ": out of memory? dmesg(1) tells" : "");
         job->has_killed = 1;
         job_fail(job, STATUS_SIGNAL + signal_number);
     } else if (WEXITSTATUS(wait_status) != 0) {
         if (is_first && launch->report == LAUNCH_REPORT_FAILURES)
-            tell(job, "rank %d exited with status %d", launch->first_rank + rank,
-                 WEXITSTATUS(wait_status));
+            tell(job, "%s exited with status %d%s", name, WEXITSTATUS(wait_status),
+                 launch->hosts && WEXITSTATUS(wait_status) == STATUS_SSH
+                     ? ": it cannot be reached, or the connection broke"
+                     : "");
         job_fail(job, WEXITSTATUS(wait_status));
         /* The rank that refuses an argument aborts the others, which may end first. */
         if (launch->report == LAUNCH_REPORT_SIGNALS && job->exit_status == STATUS_FAILURE &&
@@ -140,6 +169,9 @@ static void reap_rank(struct job *job, int32_t rank)
     job->num_running--;
     lines_close(&process->out);
     lines_close(&process->err);
+    if (process->control_fd >= 0)
+        close(process->control_fd);
+    process->control_fd = -1;
     record_end(job, rank, wait_status);
 }
 
@@ -236,6 +268,19 @@ void job_take_signals(struct job *job)
     }
 }
 
+/* Its end is that of whoever has started us. */
+static void take_control(struct job *job)
+{
+    unsigned char signals[16];
+    const ssize_t num_bytes = read(job->control_fd, signals, sizeof signals);
+    for (ssize_t i = 0; i < num_bytes; i++)
+        take_signal(job, signals[i]);
+    if (num_bytes > 0)
+        return;
+    take_signal(job, SIGTERM);
+    job->control_fd = -1;
+}
+
 static void pass_deadline(struct job *job)
 {
     if (job->phase == JOB_RUNNING || clock_s() < job->deadline_s)
@@ -286,7 +331,8 @@ static void wait_for_events(struct job *job)
         job->polls[1 + 2 * r] = (struct pollfd){.fd = rank->out.fd, .events = POLLIN};
         job->polls[2 + 2 * r] = (struct pollfd){.fd = rank->err.fd, .events = POLLIN};
     }
-    if (poll(job->polls, 1 + 2 * (nfds_t)num_ranks, poll_timeout_ms(job)) < 0 && errno != EINTR)
+    job->polls[1 + 2 * num_ranks] = (struct pollfd){.fd = job->control_fd, .events = POLLIN};
+    if (poll(job->polls, 2 + 2 * (nfds_t)num_ranks, poll_timeout_ms(job)) < 0 && errno != EINTR)
         job_fail(job, STATUS_FAILURE);
 }
 
@@ -295,6 +341,8 @@ void job_supervise(struct job *job)
     while (job->num_running > 0) {
         wait_for_events(job);
         job_take_signals(job);
+        if (job->polls[1 + 2 * job->launch->num_ranks].revents)
+            take_control(job);
         for (int32_t r = 0; r < job->launch->num_ranks; r++) {
             if (job->polls[1 + 2 * r].revents)
                 lines_copy(&job->ranks[r].out);
