@@ -220,8 +220,10 @@ static void tell_status(const struct job *job)
     char *text = NULL;
     size_t text_bytes;
     FILE *stream = open_memstream(&text, &text_bytes);
-    const weft_result result = stream ? status_print(stream, STATUS_FORMAT_TEXT, job->id, getpid())
-                                      : LACKS_MEMORY("%s", "the status");
+    const int32_t server_pid = job->launch->meeting == LAUNCH_JOIN ? 0 : getpid();
+    const weft_result result = stream
+                                   ? status_print(stream, STATUS_FORMAT_TEXT, job->id, server_pid)
+                                   : LACKS_MEMORY("%s", "the status");
     if (stream)
         fclose(stream);
     if (result != WEFT_OK)
