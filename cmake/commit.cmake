@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The commit that is built, in weft_commit.h of the target weft_commit: as git tells it of a clone;
+# The commit that is built, in generated/weft_commit.h: as git tells it of a clone;
 # as git archive has written it into commit.txt of a source archive; else "".
 
 set(weft_commit "")
@@ -22,5 +22,3 @@ endif()
 
 file(CONFIGURE OUTPUT generated/weft_commit.h @ONLY
   CONTENT "#define WEFT_COMMIT \"@weft_commit@\"\n")
-add_library(weft_commit INTERFACE)
-target_include_directories(weft_commit INTERFACE ${PROJECT_BINARY_DIR}/generated)

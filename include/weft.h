@@ -165,6 +165,9 @@ typedef enum weft_result {
 /* The library's version as major * 10000 + minor * 100 + patch. A binding made for 0.2 accepts
  * 200..299. */
 WEFT_API uint32_t weft_version(void);
+/* The commit that the library was built from, with "-dirty" if files had changed since; "" if that
+ * was not in a repository. */
+WEFT_API const char *weft_commit(void);
 /* One line that says what `result` means; never NULL. */
 WEFT_API const char *weft_result_string(weft_result result);
 /* The detailed message of the calling thread's last failed call; "" if none. Valid until that
@@ -207,8 +210,8 @@ typedef struct weft_comm_config {
     weft_machine machine; /* the same on all ranks; of a split: its parent's, whatever is given */
     /* How many streams of a rank may hold operations at the same time, in an order among streams
      * that differs by rank: 1..WEFT_MAX_STREAMS; of a split 0: its parent's; else 0: WEFT_STREAMS
-     * or 2. The same on all ranks. On cuda each operation takes at most this share of the GPU, so that those of
-     * all ranks run beside each other. With more streams operations can wait for SMs that others
+     * or 2. The same on all ranks. On cuda each operation takes at most this share of the GPU, so
+     * that those of all ranks run beside each other. With more streams operations can wait for SMs that others
      * hold, until their deadline. Machine cpu has no such limit. */
     int32_t num_streams;
 } weft_comm_config;
@@ -316,6 +319,58 @@ typedef struct weft_stream weft_stream;
  * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Of any nodes,
  * in as many rounds as their number has binary digits. */
 WEFT_API weft_result weft_comm_barrier(weft_comm *comm, weft_stream *stream);
+
+/* ---------------------------------------------------------------- looking into a live job */
+
+typedef enum weft_presence {
+    WEFT_PRESENCE_ABSENT = 0, /* the rank has not come to weft_comm_create */
+    WEFT_PRESENCE_COME = 1,   /* it has come, and waits there for absent ones */
+    WEFT_PRESENCE_ANSWERS = 2,
+    WEFT_PRESENCE_SILENT = 3, /* it does not answer: stopped, cut off, or without a core */
+    WEFT_PRESENCE_LEFT = 4,   /* by weft_comm_destroy */
+    WEFT_PRESENCE_DEAD = 5
+} weft_presence;
+
+/* One rank of one communicator of a job. */
+typedef struct weft_job_rank {
+    size_t size;
+    uint64_t comm; /* the same for the ranks of a communicator; 0 of the first from a launcher */
+    int32_t rank, num_ranks;
+    weft_presence presence;
+    int32_t pid; /* 0 of an absent rank */
+    char host[32];
+    /* The rest of a rank that answers. */
+    weft_machine machine;
+    int32_t device;      /* -1: the communicator is not complete yet */
+    const char *call;    /* that the rank made last, such as "weft_comm_barrier"; a constant */
+    uint64_t num_calls;  /* of this object: the number of that call, from 1 */
+    uint64_t waiting_ms; /* for so long at least its thread has waited for work; 0: it does not */
+    uint64_t heap_used_bytes, heap_bytes;
+    int32_t num_waits;  /* ranks that it waits for, or did when its communicator failed */
+    weft_result result; /* of its communicator */
+    int32_t wait_ranks[16];
+    const char *wait_calls[16]; /* in which */
+    uint64_t wait_ms[16];       /* for how long */
+    char error[512];            /* why the communicator has failed; "" if it has not */
+} weft_job_rank;
+
+/* The processes on this host, of this user (of any for root), with the rendezvous of a job: weft
+ * run, the process of rank 0 under another launcher, or the maker of the unique id. Writes up to
+ * max_pids of them, and how many there are. */
+WEFT_API weft_result weft_job_list(int32_t *pids, int32_t max_pids, int32_t *num_pids);
+/* The ids of the jobs that have ranks at the rendezvous of process `pid`, up to max_ids and how
+ * many were written. They need no secret: the system vouches for the user. WEFT_ERROR_TIMEOUT: the
+ * process is stopped. */
+WEFT_API weft_result weft_job_ids(int32_t pid, weft_unique_id *ids, int32_t max_ids,
+                                  int32_t *num_ids);
+/* Asks all ranks of the communicators that meet by `id`, the newest communicator first. A rank's
+ * monitor thread answers, so that it does so while its other threads hang; a rank that has not
+ * answered within timeout_ms (0: 500) is SILENT. Writes up to max_ranks, and how many there are.
+ * ranks[0].size is that of all. The job goes on unharmed, whatever happens to the caller. Fails
+ * with WEFT_ERROR_MISMATCH if the secret of `id` is another one, with WEFT_ERROR_SYSTEM if there is
+ * no rendezvous, and with WEFT_ERROR_TIMEOUT if it does not answer. */
+WEFT_API weft_result weft_job_query(const weft_unique_id *id, uint32_t timeout_ms,
+                                    weft_job_rank *ranks, int32_t max_ranks, int32_t *num_ranks);
 
 /* ---------------------------------------------------------------- teams */
 

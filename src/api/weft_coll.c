@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/destroy.h"
+#include "api/log_job.h"
 #include "api/overlap.h"
 #include "api/structs.h"
 #include "memory/rings.h"
@@ -84,7 +85,9 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     weft_coll *created;
     weft__comm_enter(comm, WEFT__CALL_COLL_CREATE);
     WEFT__TRY(weft__coll_create(comm, &config, &created));
-    return weft__give_on_all(comm, WEFT__KIND_COLL, created, comm, coll);
+    WEFT__TRY(weft__give_on_all(comm, WEFT__KIND_COLL, created, comm, coll));
+    weft__log_collectives(*coll);
+    return WEFT_OK;
 }
 
 weft_result weft_coll_destroy(weft_coll *coll)

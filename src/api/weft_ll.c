@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "api/destroy.h"
+#include "api/log_job.h"
 #include "api/structs.h"
 
 static weft_result check_quantisation(const weft_ll_config *config)
@@ -249,6 +250,7 @@ weft_result weft_ll_create(weft_ep *ep, const weft_ll_config *user_config, weft_
     weft_ll *created;
     weft_ep *experts;
     WEFT__TRY(find_experts(ep, &config, &experts));
+    weft__log_low_latency(ep->comm, experts, &config);
     if (config.within != NULL)
         return create_within(ep, experts, &config, ll);
     weft__comm_enter(ep->comm, WEFT__CALL_LL_CREATE);

@@ -28,6 +28,7 @@ struct weft__comm_hooks {
     weft_result (*attach)(weft_comm *comm);
     /* Collective, when the heap is up. */
     weft_result (*start)(weft_comm *comm);
+    int32_t (*device_of)(const weft_comm *comm); /* of this rank, after attach */
     /* The reverses; each also when it failed or was not called. */
     void (*stop)(weft_comm *comm);
     void (*detach)(weft_comm *comm);
@@ -53,6 +54,7 @@ struct weft_comm {
     _Atomic int32_t num_launches; /* queued or running; of machines that count them */
     const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
+    _Atomic int32_t is_complete; /* release: heap and device_of can be used by the monitor */
     /* Release: what this rank's host did before a collective is ordered before what others, who
      * have taken part in it, send; the network acquires it with each message. */
     _Atomic uint64_t num_gathers;
@@ -171,5 +173,12 @@ enum weft__ask_result {
 /* Asks a rank, which may be this one, which ranks it waits for. `wait`: the asker's own wait. */
 enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, const struct weft__wait *wait,
                                      int64_t deadline_ns, struct weft__wait_list *waits);
+/* Tells an observer how this rank is, all but `answer`. The monitor calls it, so it never waits for
+ * what the rank's own threads wait for. */
+void weft__comm_report(weft_comm *comm, struct weft__report *report);
+/* Asks all ranks that way (comm/rendezvous/observe.h). UNSUPPORTED: the rank is alone. */
+struct weft__observed_rank;
+weft_result weft__comm_look(const weft_comm *comm, struct weft__observed_rank **ranks,
+                            int32_t *num_ranks);
 /* The lowest rank whose process runs the rendezvous, or WEFT__NOBODY. */
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm);

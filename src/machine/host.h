@@ -118,8 +118,6 @@ struct weft__machine {
     void (*describe)(weft_machine_info *info);
     /* Device 0..num_devices-1; *info is zero. */
     weft_result (*describe_device)(int32_t device_idx, weft_device_info *info);
-    /* Of this rank, after attach. */
-    int32_t (*device_of)(const weft_comm *comm);
     /* How many ranks of this host take turns on each of its cores; NULL: none does. */
     double (*ranks_per_core)(const weft_comm *comm);
 

@@ -94,6 +94,20 @@ int doctor_print_network(enum doctor_format format, const weft_net_info *info)
     return finish(0);
 }
 
+int doctor_print_finding(enum doctor_format format, const struct doctor_finding *finding)
+{
+    if (format == DOCTOR_FORMAT_JSON)
+        return job_print_json(json_pack("{s:s, s:s, s:s, s:s, s:s?}", "kind", "system", "what",
+                                        finding->what, "value", finding->value, "severity",
+                                        finding->advice ? "warning" : "ok", "advice",
+                                        finding->advice),
+                              WEFT_MACHINE_CPU);
+    printf("%s: %s\n", finding->what, finding->value);
+    if (finding->advice)
+        printf("  warning: %s\n", finding->advice);
+    return finish(0);
+}
+
 static int print_links_as_json(weft_machine machine, int32_t num_ranks,
                                const struct link_figures *links)
 {

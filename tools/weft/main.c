@@ -19,6 +19,7 @@ static int help(int argc, char **argv);
 
 static const struct command commands[] = {
     {"weft run", command_run, "start a program as several local ranks"},
+    {"weft status", command_status, "look into a job that runs, or hangs: who waits for whom"},
     {"weft ep", command_ep, "run, time and check one mixture-of-experts layer"},
     {"weft coll", command_coll, "run, time and check one collective operation"},
     {"weft tune", command_tune, "time the algorithms of collectives, for a table of the fastest"},

@@ -2,7 +2,6 @@
 #include "workload/version.h"
 
 #include "weft.h"
-#include "weft_commit.h"
 
 void version_text(char text[VERSION_CHARS])
 {
@@ -12,7 +11,7 @@ void version_text(char text[VERSION_CHARS])
 
 const char *version_commit(void)
 {
-    return *WEFT_COMMIT != '\0' ? WEFT_COMMIT : NULL;
+    return *weft_commit() != '\0' ? weft_commit() : NULL;
 }
 
 void version_print(FILE *stream, struct argp_state *state)
@@ -20,5 +19,6 @@ void version_print(FILE *stream, struct argp_state *state)
     char version[VERSION_CHARS];
     (void)state;
     version_text(version);
-    fprintf(stream, *WEFT_COMMIT ? "weft %s (commit %s)\n" : "weft %s%s\n", version, WEFT_COMMIT);
+    fprintf(stream, *weft_commit() ? "weft %s (commit %s)\n" : "weft %s%s\n", version,
+            weft_commit());
 }
