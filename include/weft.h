@@ -211,8 +211,8 @@ typedef struct weft_comm_config {
     /* How many streams of a rank may hold operations at the same time, in an order among streams
      * that differs by rank: 1..WEFT_MAX_STREAMS; of a split 0: its parent's; else 0: WEFT_STREAMS
      * or 2. The same on all ranks. On cuda each operation takes at most this share of the GPU, so
-     * that those of all ranks run beside each other. With more streams operations can wait for SMs that others
-     * hold, until their deadline. Machine cpu has no such limit. */
+     * that those of all ranks run beside each other. With more streams operations can wait for SMs
+     * that others hold, until their deadline. Machine cpu has no such limit. */
     int32_t num_streams;
 } weft_comm_config;
 
