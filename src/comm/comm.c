@@ -198,6 +198,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     WEFT__TRY(weft__status_init(&comm->status, origin->num_ranks));
     WEFT__TRY(meet(comm, origin));
     weft__status_know_ranks(&comm->status, comm->identities);
+    WEFT__TRY(weft__comm_prepare_records(comm));
     WEFT__TRY(init_topology(comm, origin));
     WEFT__TRY(check_same_machine(comm));
     WEFT__TRY(comm->hooks->attach(comm));
@@ -320,6 +321,8 @@ void weft__comm_destroy(weft_comm *comm)
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
     weft__standing_destroy(&comm->standing);
+    weft__records_destroy(comm->records);
+    free(comm->record_dir);
     free(comm);
 }
 

@@ -13,6 +13,7 @@
 #include "comm/rendezvous/standing.h"
 #include "comm/rendezvous/wire.h"
 #include "comm/topology.h"
+#include "record/record.h"
 #include "weft.h"
 
 struct weft__link;    /* the connection to the rendezvous, and its monitor thread */
@@ -43,6 +44,8 @@ struct weft_comm {
     struct weft__waits waits;       /* under way in this rank; other ranks ask for them */
     struct weft__standing standing; /* the calls that its host has made */
     int32_t num_exchanges;          /* made so far, on streams (launch/exchange_host.h) */
+    struct weft__records *records;  /* of what it does; NULL: nobody wants them */
+    char *record_dir;               /* where they go when it fails; NULL: nowhere */
     struct weft__link *link;
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
     int socket_fd;            /* takes file descriptors of neighbours; -1: one rank alone */
@@ -153,6 +156,11 @@ weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds);
 /* The interface, up and by its name, through which this rank reaches the rendezvous; that of
  * loopback where all ranks are on one host. UNSUPPORTED if there is no telling. */
 weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_bytes);
+
+/* Makes the ring of records that the settings ask for. */
+weft_result weft__comm_prepare_records(weft_comm *comm);
+/* Writes the flight record to `path`, or with NULL into record_dir. From any thread. */
+weft_result weft__comm_write_records(weft_comm *comm, const char *path);
 
 /* Ends every wait of every rank of comm. From any thread. */
 void weft__comm_abort(weft_comm *comm);
