@@ -206,6 +206,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     if (comm->heap_kind->host_can_access)
         weft__status_set_bell(&comm->status,
                               weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank]));
+    WEFT__TRY(weft__comm_start_metrics(comm));
     return comm->hooks->start(comm);
 }
 
@@ -306,6 +307,7 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 
 void weft__comm_destroy(weft_comm *comm)
 {
+    weft__comm_end_records(comm);
     comm->hooks->stop(comm);
     /* The link's monitor rings the bell, which is in the heap, by way of the status. */
     if (comm->link != NULL)
@@ -321,8 +323,7 @@ void weft__comm_destroy(weft_comm *comm)
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
     weft__standing_destroy(&comm->standing);
-    weft__records_destroy(comm->records);
-    free(comm->record_dir);
+    weft__comm_free_records(comm);
     free(comm);
 }
 

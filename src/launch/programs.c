@@ -62,6 +62,7 @@ static void record_launch(struct weft__launch *launch, const weft_stream *stream
         .issued_ns = weft__now_ns(),
         .last_rank = WEFT__RECORD_NOBODY,
         .state = is_captured ? WEFT__RECORD_CAPTURED : WEFT__RECORD_ISSUED,
+        .call_idx = (int32_t)launch->call,
     };
     launch->record_id = weft__records_issue(comm->records, &record);
     weft__current_detail.num_bytes = 0; /* further launches of the call move the same ones */
@@ -91,8 +92,9 @@ weft_result weft__program_launch(weft_comm *comm, weft_stream *stream,
     record_launch(&launch, stream);
     const weft_result result = machine->launch(stream, &launch);
     if (result != WEFT_OK)
-        weft__records_end(
-            comm->records, launch.record_id,
-            &(struct weft__record){.last_rank = WEFT__RECORD_NOBODY, .state = WEFT__RECORD_FAILED});
+        weft__records_end(comm->records, launch.record_id,
+                          &(struct weft__record){.last_rank = WEFT__RECORD_NOBODY,
+                                                 .state = WEFT__RECORD_FAILED,
+                                                 .call_idx = (int32_t)launch.call});
     return result;
 }

@@ -15,28 +15,26 @@ union slot {
 };
 
 struct weft__records {
-    int32_t num_ranks;
-    uint32_t num_slots;
+    struct weft__records_size size;
     _Atomic uint64_t num_issued;
-    _Atomic uint64_t num_done, num_failed, num_bytes, waited_ns;
     struct weft__peer_counters *peers; /* [num_ranks] */
+    struct weft__call_counters *calls; /* [num_calls] */
     union slot slots[];
 };
 
-struct weft__records *weft__records_create(int32_t num_records, int32_t num_ranks)
+struct weft__records *weft__records_create(struct weft__records_size size)
 {
     struct weft__records *records =
-        calloc(1, sizeof *records + (size_t)num_records * sizeof *records->slots);
+        calloc(1, sizeof *records + (size_t)size.num_records * sizeof *records->slots);
     if (records == NULL)
         return NULL;
-    records->num_ranks = num_ranks;
-    records->num_slots = (uint32_t)num_records;
-    records->peers = calloc((size_t)num_ranks, sizeof *records->peers);
-    if (records->peers == NULL) {
-        free(records);
-        return NULL;
-    }
-    return records;
+    records->size = size;
+    records->peers = calloc((size_t)size.num_ranks, sizeof *records->peers);
+    records->calls = calloc((size_t)size.num_calls, sizeof *records->calls);
+    if (records->peers != NULL && records->calls != NULL)
+        return records;
+    weft__records_destroy(records);
+    return NULL;
 }
 
 void weft__records_destroy(struct weft__records *records)
@@ -44,12 +42,19 @@ void weft__records_destroy(struct weft__records *records)
     if (records == NULL)
         return;
     free(records->peers);
+    free(records->calls);
     free(records);
+}
+
+static void add(uint64_t *counter, uint64_t value)
+{
+    if (value > 0)
+        __atomic_fetch_add(counter, value, __ATOMIC_RELAXED);
 }
 
 static union slot *slot_of(struct weft__records *records, uint64_t id)
 {
-    return &records->slots[id % records->num_slots];
+    return &records->slots[id % (uint64_t)records->size.num_records];
 }
 
 /* The slot, unless a newer record has it. */
@@ -65,8 +70,9 @@ uint64_t weft__records_issue(struct weft__records *records, const struct weft__r
     if (records == NULL)
         return 0;
     union slot copy = {.record = *record};
-    if (record->num_bytes > 0)
-        atomic_fetch_add_explicit(&records->num_bytes, record->num_bytes, memory_order_relaxed);
+    struct weft__call_counters *counters = &records->calls[record->call_idx];
+    __atomic_store_n(&counters->call, record->call, __ATOMIC_RELAXED);
+    add(&counters->num_bytes, record->num_bytes);
     const uint64_t id =
         atomic_fetch_add_explicit(&records->num_issued, 1, memory_order_relaxed) + 1;
     union slot *slot = slot_of(records, id);
@@ -88,19 +94,11 @@ void weft__records_start(struct weft__records *records, uint64_t id, int64_t now
     __atomic_store_n(&record->state, WEFT__RECORD_RUNNING, __ATOMIC_RELEASE);
 }
 
-static void add(uint64_t *counter, uint64_t value)
-{
-    __atomic_fetch_add(counter, value, __ATOMIC_RELAXED);
-}
-
 static void count_end(struct weft__records *records, const struct weft__record *end)
 {
-    _Atomic uint64_t *total =
-        end->state == WEFT__RECORD_FAILED ? &records->num_failed : &records->num_done;
-    atomic_fetch_add_explicit(total, 1, memory_order_relaxed);
-    if (end->waited_ns > 0)
-        atomic_fetch_add_explicit(&records->waited_ns, (uint64_t)end->waited_ns,
-                                  memory_order_relaxed);
+    struct weft__call_counters *counters = &records->calls[end->call_idx];
+    add(end->state == WEFT__RECORD_FAILED ? &counters->num_failed : &counters->num_done, 1);
+    add(&counters->waited_ns, (uint64_t)end->waited_ns);
     if (end->state == WEFT__RECORD_DONE && end->late_ns > 0) {
         add(&records->peers[end->last_rank].num_last, 1);
         add(&records->peers[end->last_rank].late_ns, (uint64_t)end->late_ns);
@@ -145,14 +143,14 @@ struct weft__record_range weft__records_range(const struct weft__records *record
 {
     const uint64_t last =
         records != NULL ? atomic_load_explicit(&records->num_issued, memory_order_acquire) : 0;
-    const uint64_t num_slots = records != NULL ? records->num_slots : 0;
+    const uint64_t num_slots = records != NULL ? (uint64_t)records->size.num_records : 0;
     return (struct weft__record_range){last > num_slots ? last - num_slots + 1 : 1, last};
 }
 
 int weft__records_read(const struct weft__records *records, uint64_t id,
                        struct weft__record *record)
 {
-    const union slot *slot = &records->slots[id % records->num_slots];
+    const union slot *slot = &records->slots[id % (uint64_t)records->size.num_records];
     union slot copy;
     if (__atomic_load_n(&slot->words[0], __ATOMIC_ACQUIRE) != id)
         return 0;
@@ -176,19 +174,35 @@ void weft__records_peer(const struct weft__records *records, int32_t rank,
         to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 }
 
+struct weft__call_counters weft__records_call(const struct weft__records *records, int32_t idx)
+{
+    const struct weft__call_counters *from = &records->calls[idx];
+    return (struct weft__call_counters){
+        .call = __atomic_load_n(&from->call, __ATOMIC_RELAXED),
+        .num_done = __atomic_load_n(&from->num_done, __ATOMIC_RELAXED),
+        .num_failed = __atomic_load_n(&from->num_failed, __ATOMIC_RELAXED),
+        .num_bytes = __atomic_load_n(&from->num_bytes, __ATOMIC_RELAXED),
+        .waited_ns = __atomic_load_n(&from->waited_ns, __ATOMIC_RELAXED)};
+}
+
 void weft__records_totals(const struct weft__records *records, struct weft__record_totals *totals)
 {
-    *totals = (struct weft__record_totals){0};
-    if (records == NULL)
-        return;
-    totals->num_issued = atomic_load(&records->num_issued);
-    totals->num_done = atomic_load(&records->num_done);
-    totals->num_failed = atomic_load(&records->num_failed);
-    totals->num_bytes = atomic_load(&records->num_bytes);
-    totals->waited_ns = atomic_load(&records->waited_ns);
+    *totals = (struct weft__record_totals){.num_issued = weft__records_range(records).last};
+    for (int32_t i = 0; i < weft__records_num_calls(records); i++) {
+        const struct weft__call_counters call = weft__records_call(records, i);
+        totals->num_done += call.num_done;
+        totals->num_failed += call.num_failed;
+        totals->num_bytes += call.num_bytes;
+        totals->waited_ns += call.waited_ns;
+    }
 }
 
 int32_t weft__records_num_ranks(const struct weft__records *records)
 {
-    return records->num_ranks;
+    return records->size.num_ranks;
+}
+
+int32_t weft__records_num_calls(const struct weft__records *records)
+{
+    return records != NULL ? records->size.num_calls : 0;
 }

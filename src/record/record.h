@@ -52,6 +52,14 @@ struct weft__record {
     int64_t late_ns;   /* by how much last_rank came after all others of the host; 0: not known */
     int32_t last_rank; /* that came last, maybe this one; else the one awaited last; or -1 */
     int32_t state;     /* enum weft__record_state */
+    int32_t call_idx;  /* of `call`, for its counters */
+    int32_t unused;
+};
+
+/* All operations of a call of weft.h. */
+struct weft__call_counters {
+    const char *call; /* NULL: there were none */
+    uint64_t num_done, num_failed, num_bytes, waited_ns;
 };
 
 /* Of 1 us: 1 us or less, up to 2, up to 4, ... and more than 16 ms. */
@@ -72,15 +80,18 @@ struct weft__record_totals {
 
 struct weft__records;
 
-/* For num_records records of a communicator; NULL: there is no memory. */
-struct weft__records *weft__records_create(int32_t num_records, int32_t num_ranks);
+struct weft__records_size {
+    int32_t num_records, num_ranks, num_calls;
+};
+/* NULL: there is no memory. */
+struct weft__records *weft__records_create(struct weft__records_size size);
 void weft__records_destroy(struct weft__records *records);
 
 /* Enters an operation, which gets the id that is returned. Without records, 0: then the next ones
  * do nothing. */
 uint64_t weft__records_issue(struct weft__records *records, const struct weft__record *record);
 void weft__records_start(struct weft__records *records, uint64_t id, int64_t now_ns);
-/* Of *end: the times from its end on, the last rank and the state. */
+/* Of *end: the times from its end on, the last rank, the state and the number of the call. */
 void weft__records_end(struct weft__records *records, uint64_t id, const struct weft__record *end);
 void weft__records_add_wait(struct weft__records *records, int32_t rank, int64_t waited_ns);
 
@@ -99,6 +110,8 @@ int weft__records_read(const struct weft__records *records, uint64_t id,
                        struct weft__record *record);
 void weft__records_peer(const struct weft__records *records, int32_t rank,
                         struct weft__peer_counters *counters);
+struct weft__call_counters weft__records_call(const struct weft__records *records, int32_t idx);
+int32_t weft__records_num_calls(const struct weft__records *records);
 void weft__records_totals(const struct weft__records *records, struct weft__record_totals *totals);
 int32_t weft__records_num_ranks(const struct weft__records *records);
 
@@ -129,8 +142,13 @@ struct weft__record_owner {
     int32_t failed_rank;
     int32_t num_awaited; /* ranks that it waits for now */
     const int32_t *awaited;
+    uint64_t heap_used_bytes, heap_committed_bytes;
 };
 
 /* The flight record. */
 void weft__records_write_json(const struct weft__records *records,
                               const struct weft__record_owner *owner, FILE *file);
+
+/* Metrics, in the text format of Prometheus. */
+void weft__records_write_prometheus(const struct weft__records *records,
+                                    const struct weft__record_owner *owner, FILE *file);

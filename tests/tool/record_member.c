@@ -10,7 +10,7 @@
 
 #include "weft.h"
 
-enum { NUM_STEPS = 100, STRIKE_STEP = 50, COUNT = 100, MAX_COUNT = 2 * COUNT, LATE_NS = 3000000 };
+enum { NUM_STEPS = 100, STRIKE_STEP = 50, COUNT = 100, MAX_COUNT = 2 * COUNT, LATE_NS = 10000000 };
 
 struct member {
     const char *what;

@@ -11,6 +11,11 @@
 
 enum { US = 1000, MS = 1000 * 1000 };
 
+static struct weft__records *make_records(int32_t num_records, int32_t num_ranks)
+{
+    return weft__records_create((struct weft__records_size){num_records, num_ranks, 1});
+}
+
 static struct weft__record some_record(uint64_t mark)
 {
     return (struct weft__record){.call = "weft_ep_dispatch",
@@ -24,7 +29,7 @@ static struct weft__record some_record(uint64_t mark)
 TEST(the_last_records_stay)
 {
     enum { NUM_SLOTS = 4, NUM_ISSUED = 11 };
-    struct weft__records *records = weft__records_create(NUM_SLOTS, 2);
+    struct weft__records *records = make_records(NUM_SLOTS, 2);
     struct weft__record record;
     assert_int_equal(weft__records_range(records).last, 0);
     for (uint64_t i = 1; i <= NUM_ISSUED; i++) {
@@ -46,7 +51,7 @@ TEST(the_last_records_stay)
 /* One that ends when a newer one has its slot still counts. */
 TEST(an_operation_that_fell_out_of_the_ring_is_only_counted)
 {
-    struct weft__records *records = weft__records_create(1, 3);
+    struct weft__records *records = make_records(1, 3);
     const struct weft__record first = some_record(1), second = some_record(2);
     const struct weft__record end = {
         .ended_ns = 7, .late_ns = 5, .last_rank = 2, .state = WEFT__RECORD_DONE};
@@ -85,7 +90,7 @@ TEST(without_records_nothing_is_counted)
 
 TEST(waits_are_counted_by_their_time)
 {
-    struct weft__records *records = weft__records_create(1, 2);
+    struct weft__records *records = make_records(1, 2);
     const int64_t waits_ns[] = {1,          1 * US,         1 * US + 1, 2 * US,
                                 16384 * US, 16384 * US + 1, 1000 * MS};
     struct weft__peer_counters peer;
@@ -122,7 +127,7 @@ static void *write_many(void *argument)
 /* Every field that a record was issued with is of the same record. */
 TEST(readers_see_whole_records)
 {
-    struct weft__records *records = weft__records_create(64, 1);
+    struct weft__records *records = make_records(64, 1);
     pthread_t writers[NUM_WRITERS];
     struct weft__record_totals totals;
     int num_seen = 0;
@@ -186,7 +191,7 @@ static void draw_operation(struct weft__records *records, const struct job *job,
 /* The rank that is named at the end, or at any time: then *is_wrong unless it is that one. */
 static struct weft__slowest run_job(const struct job *job, int32_t expected, int *is_wrong)
 {
-    struct weft__records *records = weft__records_create(512, job->num_ranks);
+    struct weft__records *records = make_records(512, job->num_ranks);
     struct rng rng = {job->seed};
     struct weft__slowest found = {.rank = WEFT__RECORD_NOBODY};
     int64_t now_ns = MS;

@@ -19,8 +19,8 @@ struct flights {
     struct flight *of; /* [num_ranks] */
 };
 
-/* Reads a file for each rank, or a directory of them, of the communicator of the first file. Returns
- * 0, or -1 with a message about the file on standard error. */
+/* Reads a file for each rank, or a directory of them, of the communicator of the first file.
+ * Returns 0, or -1 with a message about the file on standard error. */
 int flights_read(struct flights *flights, const char *const *paths, int32_t num_paths);
 void flights_free(struct flights *flights);
 

@@ -58,6 +58,10 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                               "directory for the flight record that each rank writes when its "
                               "communicator fails, for weft record",
                               TEXT},
+    [WEFT__SETTING_METRICS] = {"WEFT_METRICS", NULL,
+                               "directory for a file of metrics of each rank, in Prometheus' text "
+                               "format, which is written each second",
+                               TEXT},
     [WEFT__SETTING_NODES] = {"WEFT_NODES", NULL,
                              "number of virtual nodes of consecutive ranks; must divide the number "
                              "of ranks; without it a node per host",

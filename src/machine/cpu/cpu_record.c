@@ -44,6 +44,7 @@ void weft__cpu_record_start(struct weft__cpu_launch *run)
     const int64_t now_ns = weft__now_ns();
     run->record.started_ns = now_ns;
     run->record.last_rank = WEFT__RECORD_NOBODY;
+    run->record.call_idx = (int32_t)run->launch->call;
     weft__records_start(run->launch->comm->records, run->launch->record_id, now_ns);
     if (meets_all(run))
         attend(run, now_ns);
