@@ -19,10 +19,8 @@ extern "C" {
 typedef struct weft_stats {
     size_t size;
     uint64_t num_issued; /* operations */
-    uint64_t num_done;   /* on cuda 0 */
     uint64_t num_failed;
-    uint64_t
-        num_bytes; /* that this rank gave or got, as far as calls tell: collectives, dispatches */
+    uint64_t num_bytes; /* that this rank gave to them, or got, if that is more */
     uint64_t waited_ns; /* how long operations had nothing to do but to wait for ranks */
 } weft_stats;
 

@@ -17,7 +17,6 @@ weft_result weft_stats_query(const weft_comm *comm, weft_stats *stats)
     WEFT__TRY(WEFT__CHECK_OUTPUT(weft_stats, stats, "stats"));
     weft__records_totals(comm->records, &totals);
     const weft_stats found = {.num_issued = totals.num_issued,
-                              .num_done = totals.num_done,
                               .num_failed = totals.num_failed,
                               .num_bytes = totals.num_bytes,
                               .waited_ns = totals.waited_ns};

@@ -72,6 +72,7 @@ uint64_t weft__records_issue(struct weft__records *records, const struct weft__r
     union slot copy = {.record = *record};
     struct weft__call_counters *counters = &records->calls[record->call_idx];
     __atomic_store_n(&counters->call, record->call, __ATOMIC_RELAXED);
+    add(&counters->num_issued, 1);
     add(&counters->num_bytes, record->num_bytes);
     const uint64_t id =
         atomic_fetch_add_explicit(&records->num_issued, 1, memory_order_relaxed) + 1;
@@ -97,7 +98,7 @@ void weft__records_start(struct weft__records *records, uint64_t id, int64_t now
 static void count_end(struct weft__records *records, const struct weft__record *end)
 {
     struct weft__call_counters *counters = &records->calls[end->call_idx];
-    add(end->state == WEFT__RECORD_FAILED ? &counters->num_failed : &counters->num_done, 1);
+    add(&counters->num_failed, end->state == WEFT__RECORD_FAILED);
     add(&counters->waited_ns, (uint64_t)end->waited_ns);
     if (end->state == WEFT__RECORD_DONE && end->late_ns > 0) {
         add(&records->peers[end->last_rank].num_last, 1);
@@ -119,6 +120,12 @@ void weft__records_end(struct weft__records *records, uint64_t id, const struct 
     __atomic_store_n(&record->last_rank, end->last_rank, __ATOMIC_RELAXED);
     /* Pairs with the acquire of a reader: an operation that has ended has its times. */
     __atomic_store_n(&record->state, end->state, __ATOMIC_RELEASE);
+}
+
+void weft__records_fail(struct weft__records *records, int32_t call_idx)
+{
+    if (records != NULL)
+        add(&records->calls[call_idx].num_failed, 1);
 }
 
 int64_t weft__wait_bucket_ns(int32_t bucket)
@@ -179,7 +186,7 @@ struct weft__call_counters weft__records_call(const struct weft__records *record
     const struct weft__call_counters *from = &records->calls[idx];
     return (struct weft__call_counters){
         .call = __atomic_load_n(&from->call, __ATOMIC_RELAXED),
-        .num_done = __atomic_load_n(&from->num_done, __ATOMIC_RELAXED),
+        .num_issued = __atomic_load_n(&from->num_issued, __ATOMIC_RELAXED),
         .num_failed = __atomic_load_n(&from->num_failed, __ATOMIC_RELAXED),
         .num_bytes = __atomic_load_n(&from->num_bytes, __ATOMIC_RELAXED),
         .waited_ns = __atomic_load_n(&from->waited_ns, __ATOMIC_RELAXED)};
@@ -187,10 +194,10 @@ struct weft__call_counters weft__records_call(const struct weft__records *record
 
 void weft__records_totals(const struct weft__records *records, struct weft__record_totals *totals)
 {
-    *totals = (struct weft__record_totals){.num_issued = weft__records_range(records).last};
+    *totals = (struct weft__record_totals){.num_issued = 0};
     for (int32_t i = 0; i < weft__records_num_calls(records); i++) {
         const struct weft__call_counters call = weft__records_call(records, i);
-        totals->num_done += call.num_done;
+        totals->num_issued += call.num_issued;
         totals->num_failed += call.num_failed;
         totals->num_bytes += call.num_bytes;
         totals->waited_ns += call.waited_ns;

@@ -59,7 +59,7 @@ struct weft__record {
 /* All operations of a call of weft.h. */
 struct weft__call_counters {
     const char *call; /* NULL: there were none */
-    uint64_t num_done, num_failed, num_bytes, waited_ns;
+    uint64_t num_issued, num_failed, num_bytes, waited_ns;
 };
 
 /* Of 1 us: 1 us or less, up to 2, up to 4, ... and more than 16 ms. */
@@ -75,7 +75,7 @@ struct weft__peer_counters {
 };
 
 struct weft__record_totals {
-    uint64_t num_issued, num_done, num_failed, num_bytes, waited_ns;
+    uint64_t num_issued, num_failed, num_bytes, waited_ns;
 };
 
 struct weft__records;
@@ -93,6 +93,8 @@ uint64_t weft__records_issue(struct weft__records *records, const struct weft__r
 void weft__records_start(struct weft__records *records, uint64_t id, int64_t now_ns);
 /* Of *end: the times from its end on, the last rank, the state and the number of the call. */
 void weft__records_end(struct weft__records *records, uint64_t id, const struct weft__record *end);
+/* Counts a failure that no record is known for. */
+void weft__records_fail(struct weft__records *records, int32_t call_idx);
 void weft__records_add_wait(struct weft__records *records, int32_t rank, int64_t waited_ns);
 
 /* The upper end of a bucket; of the last one it is INT64_MAX. */

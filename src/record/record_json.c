@@ -194,10 +194,9 @@ void weft__records_write_json(const struct weft__records *records,
             last_id(records, WEFT__RECORD_ISSUED), last_id(records, WEFT__RECORD_RUNNING),
             last_id(records, WEFT__RECORD_DONE));
     fprintf(file,
-            " \"totals\": {\"issued\": %" PRIu64 ", \"done\": %" PRIu64 ", \"failed\": %" PRIu64
-            ", \"bytes\": %" PRIu64 ", \"waited_ns\": %" PRIu64 "},\n",
-            totals.num_issued, totals.num_done, totals.num_failed, totals.num_bytes,
-            totals.waited_ns);
+            " \"totals\": {\"issued\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"bytes\": %" PRIu64
+            ", \"waited_ns\": %" PRIu64 "},\n",
+            totals.num_issued, totals.num_failed, totals.num_bytes, totals.waited_ns);
     write_slowest(records, file);
     write_peers(records, file);
     write_entries(records, owner, offset_ns, file);

@@ -34,7 +34,7 @@ static double value_of(const struct weft__call_counters *call, int field)
 {
     switch (field) {
     case 0:
-        return (double)call->num_done;
+        return (double)call->num_issued;
     case 1:
         return (double)call->num_failed;
     case 2:
@@ -48,7 +48,7 @@ static void write_calls(const struct weft__records *records, const struct weft__
                         FILE *file)
 {
     static const struct metric metrics[] = {
-        {"weft_operations_total", "counter", "Operations that have finished."},
+        {"weft_operations_total", "counter", "Operations that were issued."},
         {"weft_operation_failures_total", "counter", "Operations that have failed."},
         {"weft_operation_bytes_total", "counter",
          "Bytes that this rank gave to operations or got."},

@@ -18,7 +18,6 @@ def test_stats(tmp_path):
             comm.barrier()
         stats = comm.stats()
         assert stats.num_issued == before + 60 and stats.num_failed == 0
-        assert stats.num_done == stats.num_issued
         slowest = comm.slowest()
         assert (slowest.rank, slowest.call) == (1, b"weft_comm_barrier")
         assert slowest.num_late <= slowest.num_operations and slowest.late_ns > 1e6
