@@ -168,7 +168,8 @@ void weft__records_write_json(const struct weft__records *records,
                               const struct weft__record_owner *owner, FILE *file)
 {
     struct weft__record_totals totals;
-    const int64_t offset_ns = read_ns(CLOCK_REALTIME) - read_ns(CLOCK_MONOTONIC);
+    const int64_t written_ns = read_ns(CLOCK_REALTIME);
+    const int64_t offset_ns = written_ns - read_ns(CLOCK_MONOTONIC);
     weft__records_totals(records, &totals);
     fputs("{\"version\": \"2.10\", ", file); /* of the format of PyTorch's */
     write_named_text(file, "weft_version", owner->version);
@@ -176,8 +177,8 @@ void weft__records_write_json(const struct weft__records *records,
     write_named_text(file, "machine", owner->machine);
     fprintf(file,
             "\"pid\": %d, \"rank\": %d, \"world_size\": %d, \"key\": \"%016" PRIx64
-            "\", \"clock_offset_ns\": %" PRId64 ",\n",
-            owner->pid, owner->rank, owner->num_ranks, owner->key, offset_ns);
+            "\", \"clock_offset_ns\": %" PRId64 ", \"time_written_ns\": %" PRId64 ",\n",
+            owner->pid, owner->rank, owner->num_ranks, owner->key, offset_ns, written_ns);
     fputs(" ", file);
     write_named_text(file, "failure", owner->failure);
     fprintf(file, "\"failed_rank\": %d, \"waits_for\": [", owner->failed_rank);

@@ -69,9 +69,9 @@ static const json_t *find_current(const json_t *entries)
 
 /* ---------------------------------------------------------------- files */
 
-static int refuse(json_t *root, const char *path, const char *why)
+static int refuse(const struct flights *flights, json_t *root, const char *path, const char *why)
 {
-    fprintf(stderr, "weft record: %s: %s\n", path, why);
+    fprintf(stderr, "%s: %s: %s\n", flights->reader, path, why);
     json_decref(root);
     return -1;
 }
@@ -81,22 +81,22 @@ static int add(struct flights *flights, json_t *root, const char *path)
     const int64_t rank = flight_number(root, "rank"), num_ranks = flight_number(root, "world_size");
     if (!json_is_array(json_object_get(root, "entries")) || num_ranks < 1 ||
         num_ranks > INT32_MAX || rank < 0 || rank >= num_ranks)
-        return refuse(root, path, "is no flight record of weft");
+        return refuse(flights, root, path, "is no flight record of weft");
     if (flights->of == NULL) {
         flights->of = calloc((size_t)num_ranks, sizeof *flights->of);
         if (flights->of == NULL)
-            return refuse(root, path, "no memory for its ranks");
+            return refuse(flights, root, path, "no memory for its ranks");
         flights->num_ranks = (int32_t)num_ranks;
         flights->key = flight_text(root, "key");
     }
     if (num_ranks != flights->num_ranks || strcmp(flight_text(root, "key"), flights->key) != 0) {
-        fprintf(stderr, "weft record: %s is of another communicator: left out\n", path);
+        fprintf(stderr, "%s: %s is of another communicator: left out\n", flights->reader, path);
         json_decref(root);
         return 0;
     }
     struct flight *flight = &flights->of[rank];
     if (flight->root != NULL)
-        return refuse(root, path, "is a second record of its rank");
+        return refuse(flights, root, path, "is a second record of its rank");
     flight->root = root;
     flight->entries = json_object_get(root, "entries");
     flight->current = find_current(flight->entries);
@@ -108,7 +108,7 @@ static int read_file(struct flights *flights, const char *path)
     json_error_t error;
     json_t *root = json_load_file(path, 0, &error);
     if (root == NULL)
-        return refuse(NULL, path, error.text);
+        return refuse(flights, NULL, path, error.text);
     return add(flights, root, path);
 }
 
@@ -132,12 +132,13 @@ static int read_directory(struct flights *flights, const char *path)
             result = read_file(flights, file);
     }
     free(names);
-    return num_names > 0 ? result : refuse(NULL, path, "has no record.*.json");
+    return num_names > 0 ? result : refuse(flights, NULL, path, "has no record.*.json");
 }
 
-int flights_read(struct flights *flights, const char *const *paths, int32_t num_paths)
+int flights_read(struct flights *flights, const char *reader, const char *const *paths,
+                 int32_t num_paths)
 {
-    *flights = (struct flights){.key = NULL};
+    *flights = (struct flights){.reader = reader};
     for (int32_t i = 0; i < num_paths; i++) {
         struct stat status;
         const int is_directory = stat(paths[i], &status) == 0 && S_ISDIR(status.st_mode);

@@ -14,14 +14,16 @@ struct flight {
 };
 
 struct flights {
-    const char *key; /* of the communicator; text of a root */
+    const char *reader; /* the command, for messages */
+    const char *key;    /* of the communicator; text of a root */
     int32_t num_ranks;
     struct flight *of; /* [num_ranks] */
 };
 
 /* Reads a file for each rank, or a directory of them, of the communicator of the first file.
  * Returns 0, or -1 with a message about the file on standard error. */
-int flights_read(struct flights *flights, const char *const *paths, int32_t num_paths);
+int flights_read(struct flights *flights, const char *reader, const char *const *paths,
+                 int32_t num_paths);
 void flights_free(struct flights *flights);
 
 const char *flight_text(const json_t *object, const char *name); /* "" if it has none */

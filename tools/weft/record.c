@@ -229,7 +229,8 @@ int command_record(int argc, char **argv)
         fprintf(stderr, "weft record: no FILE is given; WEFT_RECORD names the directory of them\n");
         return STATUS_USAGE;
     }
-    const int is_read = flights_read(&flights, record.files.texts, record.files.count) == 0;
+    const int is_read =
+        flights_read(&flights, argv[0], record.files.texts, record.files.count) == 0;
     if (is_read) {
         for (int32_t rank = 0; rank < flights.num_ranks; rank++)
             print_rank(&flights, rank);
