@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "weft.h"
 
@@ -37,8 +38,10 @@ static weft_result step(const struct member *member, int step_idx)
     args.op = WEFT_SUM;
     if (is_struck(member, "late"))
         nanosleep(&pause, NULL);
-    if (is_now && is_struck(member, "kill"))
+    if (is_now && is_struck(member, "kill")) {
+        sleep(1); /* the others are in the next operation by then */
         raise(SIGKILL);
+    }
     if (is_now && is_struck(member, "stop"))
         raise(SIGSTOP);
     weft_result result = is_now && is_struck(member, "call")

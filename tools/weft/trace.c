@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weft trace: flight records as a trace in Chrome's format, which Perfetto opens: a process for each
- * rank, a thread for each stream, a slice for each operation. */
+/* weft trace: flight records as a trace in Chrome's format, which Perfetto opens: a process for
+ * each rank, a thread for each stream, a slice for each operation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,11 +14,17 @@
 #include "comm/host/settings.h"
 #include "comm/host/thread.h"
 
-typedef void write_fn(const struct weft__records *records, const struct weft__record_owner *owner,
-                      FILE *file);
+struct writing {
+    weft_comm *comm;
+    void (*write)(const struct weft__records *records, const struct weft__record_owner *owner,
+                  FILE *file);
+    /* While it fails, its status has the message, and whoever fails may hold the heap. */
+    enum { COMM_IS_FAILING = 1, COMM_IS_AS_IT_SAYS } state;
+};
 
-static void write_to(weft_comm *comm, write_fn *write, FILE *file)
+static void write_to(const struct writing *writing, FILE *file)
 {
+    weft_comm *comm = writing->comm;
     const struct weft__identity *own = &comm->identities[comm->rank];
     const struct weft__status *status = &comm->status;
     const uint32_t version = weft_version();
@@ -30,8 +36,11 @@ static void write_to(weft_comm *comm, write_fn *write, FILE *file)
         awaited[i] = waits.waits[i].rank;
     snprintf(version_text, sizeof version_text, "%u.%u.%u", version / 10000, version / 100 % 100,
              version % 100);
-    if (comm->metrics.dir != NULL && comm->heap != NULL)
+    if (writing->state != COMM_IS_FAILING && comm->heap != NULL)
         weft__heap_query(comm->heap, &heap);
+    const int has_failed =
+        writing->state == COMM_IS_FAILING ||
+        atomic_load_explicit(&comm->status.result, memory_order_acquire) != WEFT_OK;
     const struct weft__record_owner owner = {
         .host = own->host,
         .version = version_text,
@@ -41,14 +50,14 @@ static void write_to(weft_comm *comm, write_fn *write, FILE *file)
         .num_ranks = comm->num_ranks,
         .key = comm->key,
         .timeout_ms = comm->timeout_ms,
-        .failure = status->message[0] != '\0' ? status->message : NULL,
-        .failed_rank = status->failed_rank,
+        .failure = has_failed ? status->message : NULL,
+        .failed_rank = has_failed ? status->failed_rank : WEFT__NOBODY,
         .num_awaited = waits.num_waits,
         .awaited = awaited,
         .heap_used_bytes = heap.used_bytes,
         .heap_committed_bytes = heap.committed_bytes,
     };
-    write(comm->records, &owner, file);
+    writing->write(comm->records, &owner, file);
 }
 
 static weft_result cannot_write(const char *path)
@@ -56,28 +65,29 @@ static weft_result cannot_write(const char *path)
     return weft__error(WEFT_ERROR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
 }
 
-static weft_result write_file(weft_comm *comm, write_fn *write, const char *path)
+static weft_result write_file(const struct writing *writing, const char *path)
 {
     FILE *file = fopen(path, "we");
     if (file == NULL)
         return cannot_write(path);
-    write_to(comm, write, file);
+    write_to(writing, file);
     const int is_lost = ferror(file) != 0;
     return fclose(file) != 0 || is_lost ? cannot_write(path) : WEFT_OK;
 }
 
 /* A file that is there is whole: it gets its name at its end. Files of one directory may be of
  * several communicators. */
-static weft_result write_into(weft_comm *comm, write_fn *write, const char *dir, const char *prefix,
+static weft_result write_into(const struct writing *writing, const char *dir, const char *prefix,
                               const char *suffix)
 {
+    const weft_comm *comm = writing->comm;
     char path[PATH_MAX], unfinished[PATH_MAX + 16];
     if (snprintf(path, sizeof path, "%s/%s.%016" PRIx64 ".%d.%s", dir, prefix, comm->key,
                  comm->rank, suffix) >= (int)sizeof path)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "a directory's name has %zu bytes: too many for a path", strlen(dir));
     snprintf(unfinished, sizeof unfinished, "%s.tmp%d", path, (int)getpid());
-    const weft_result result = write_file(comm, write, unfinished);
+    const weft_result result = write_file(writing, unfinished);
     if (result != WEFT_OK || rename(unfinished, path) == 0)
         return result;
     cannot_write(path);
@@ -87,21 +97,22 @@ static weft_result write_into(weft_comm *comm, write_fn *write, const char *dir,
 
 weft_result weft__comm_write_records(weft_comm *comm, const char *path)
 {
+    const struct writing writing = {comm, weft__records_write_json, COMM_IS_AS_IT_SAYS};
     if (comm->records == NULL)
         return weft__error(WEFT_ERROR_UNSUPPORTED, "there are no records: WEFT_RECORDS is 0");
     if (path != NULL)
-        return write_file(comm, weft__records_write_json, path);
+        return write_file(&writing, path);
     if (comm->record_dir == NULL)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "path is NULL, and WEFT_RECORD names no directory");
-    return write_into(comm, weft__records_write_json, comm->record_dir, "record", "json");
+    return write_into(&writing, comm->record_dir, "record", "json");
 }
 
-static void write_records(void *argument)
+static void write_failure(void *argument)
 {
     weft_comm *comm = argument;
-    const weft_result result = weft__comm_write_records(comm, NULL);
-    if (result != WEFT_OK)
+    const struct writing writing = {comm, weft__records_write_json, COMM_IS_FAILING};
+    if (write_into(&writing, comm->record_dir, "record", "json") != WEFT_OK)
         weft__log(WEFT__LOG_WARN, comm->rank, "no flight record: %s", weft__last_error());
 }
 
@@ -128,7 +139,7 @@ weft_result weft__comm_prepare_records(weft_comm *comm)
     WEFT__TRY(copy_setting(WEFT__SETTING_RECORD, &comm->record_dir));
     comm->status.argument = comm;
     if (comm->record_dir != NULL)
-        comm->status.on_failure = write_records;
+        comm->status.on_failure = write_failure;
     return WEFT_OK;
 }
 
@@ -137,9 +148,9 @@ weft_result weft__comm_prepare_records(weft_comm *comm)
 /* With the status's mutex held, but not while it writes. */
 static void write_metrics(weft_comm *comm)
 {
+    const struct writing writing = {comm, weft__records_write_prometheus, COMM_IS_AS_IT_SAYS};
     pthread_mutex_unlock(&comm->status.mutex);
-    const weft_result result =
-        write_into(comm, weft__records_write_prometheus, comm->metrics.dir, "weft", "prom");
+    const weft_result result = write_into(&writing, comm->metrics.dir, "weft", "prom");
     if (result != WEFT_OK && !comm->metrics.has_warned)
         weft__log(WEFT__LOG_WARN, comm->rank, "no metrics: %s", weft__last_error());
     comm->metrics.has_warned |= result != WEFT_OK;
