@@ -51,7 +51,7 @@ typedef struct weft_slowest {
 } weft_slowest;
 
 /* The rank that others wait for: "rank 5 came 1.2 ms late to 46 of 50 weft_ep_dispatch". A rank is
- * named if it was late to half of the last operations of some call, far more often than by
+ * named if it was late to three fifths of the last operations of some call, far more often than by
  * chance. All ranks of its host name it, itself included; ranks of other hosts do not see it. */
 WEFT_API weft_result weft_stats_query_slowest(const weft_comm *comm, weft_slowest *slowest);
 

@@ -15,7 +15,7 @@
 
 #include "record/record.h"
 
-enum { WINDOW = 96, LEAST = 40, MAX_CALLS = 16, TIME_SHARE = 100, LATE_PERCENT = 50 };
+enum { WINDOW = 96, LEAST = 40, MAX_CALLS = 16, TIME_SHARE = 100, LATE_PERCENT = 60 };
 
 /* The operations of one call. */
 struct tally {
