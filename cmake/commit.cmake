@@ -21,4 +21,4 @@ else()
 endif()
 
 file(CONFIGURE OUTPUT generated/weft_commit.h @ONLY
-  CONTENT "#define WEFT_COMMIT \"@weft_commit@\"\n")
+  CONTENT "#define WEFT__COMMIT \"@weft_commit@\"\n")

@@ -52,10 +52,12 @@ set(sim_sources
 
 # What the library is made of too.
 set(sim_host_sources
+  ${record_sources}
   comm/agree.c
   comm/calls.c
   comm/heap/control_groups.c
   comm/failure/culprit.c
+  comm/failure/flight_record.c
   comm/host/descriptor.c
   comm/host/doorbell.c
   comm/host/error.c

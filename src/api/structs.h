@@ -19,6 +19,9 @@
     X(weft_device_info, name)                                                                      \
     X(weft_net_info, gpu_memory)                                                                   \
     X(weft_heap_info, page_bytes)                                                                  \
+    X(weft_stats, waited_ns)                                                                       \
+    X(weft_peer_stats, late_ns)                                                                    \
+    X(weft_slowest, call)                                                                          \
     X(weft_rma_args, reserved)                                                                     \
     X(weft_rows_args, reserved)                                                                    \
     X(weft_coll_choice, algorithm)                                                                 \

@@ -10,7 +10,7 @@ uint32_t weft_version(void)
 
 const char *weft_commit(void)
 {
-    return WEFT_COMMIT;
+    return WEFT__COMMIT;
 }
 
 const char *weft_result_string(weft_result result)

@@ -200,6 +200,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     WEFT__TRY(weft__status_init(&comm->status, origin->num_ranks));
     WEFT__TRY(meet(comm, origin));
     weft__status_know_ranks(&comm->status, comm->identities);
+    WEFT__TRY(weft__comm_prepare_records(comm));
     WEFT__TRY(init_topology(comm, origin));
     WEFT__TRY(check_same_machine(comm));
     WEFT__TRY(comm->hooks->attach(comm));
@@ -207,6 +208,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     if (comm->heap_kind->host_can_access)
         weft__status_set_bell(&comm->status,
                               weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank]));
+    WEFT__TRY(weft__comm_start_metrics(comm));
     WEFT__TRY(comm->hooks->start(comm));
     atomic_store_explicit(&comm->is_complete, 1, memory_order_release);
     return WEFT_OK;
@@ -309,6 +311,7 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 
 void weft__comm_destroy(weft_comm *comm)
 {
+    weft__comm_end_records(comm);
     comm->hooks->stop(comm);
     /* The link's monitor rings the bell, which is in the heap, by way of the status. */
     if (comm->link != NULL)
@@ -324,6 +327,7 @@ void weft__comm_destroy(weft_comm *comm)
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
     weft__standing_destroy(&comm->standing);
+    weft__comm_free_records(comm);
     free(comm);
 }
 

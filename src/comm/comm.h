@@ -13,6 +13,7 @@
 #include "comm/rendezvous/standing.h"
 #include "comm/rendezvous/wire.h"
 #include "comm/topology.h"
+#include "record/record.h"
 #include "weft.h"
 
 struct weft__link;    /* the connection to the rendezvous, and its monitor thread */
@@ -44,6 +45,14 @@ struct weft_comm {
     struct weft__waits waits;       /* under way in this rank; other ranks ask for them */
     struct weft__standing standing; /* the calls that its host has made */
     int32_t num_exchanges;          /* made so far, on streams (launch/exchange_host.h) */
+    struct weft__records *records;  /* of what it does; NULL: nobody wants them */
+    char *record_dir;               /* where they go when it fails; NULL: nowhere */
+    struct {
+        char *dir; /* NULL: nobody wants them */
+        pthread_t thread;
+        int is_running, must_end; /* with the status's mutex */
+        int has_warned;
+    } metrics;
     struct weft__link *link;
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
     int socket_fd;            /* takes file descriptors of neighbours; -1: one rank alone */
@@ -155,6 +164,16 @@ weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds);
 /* The interface, up and by its name, through which this rank reaches the rendezvous; that of
  * loopback where all ranks are on one host. UNSUPPORTED if there is no telling. */
 weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_bytes);
+
+/* Makes the ring of records that the settings ask for. */
+weft_result weft__comm_prepare_records(weft_comm *comm);
+/* When the heap is up. */
+weft_result weft__comm_start_metrics(weft_comm *comm);
+/* The reverses; before and after the rest of the communicator ends. */
+void weft__comm_end_records(weft_comm *comm);
+void weft__comm_free_records(weft_comm *comm);
+/* Writes the flight record to `path`, or with NULL into record_dir. From any thread. */
+weft_result weft__comm_write_records(weft_comm *comm, const char *path);
 
 /* Ends every wait of every rank of comm. From any thread. */
 void weft__comm_abort(weft_comm *comm);

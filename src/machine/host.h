@@ -64,6 +64,11 @@ struct weft__launch {
     struct weft__grid grid;
     weft_comm *comm;
     enum weft__call call; /* that makes the launch */
+    /* For its record. */
+    uint64_t record_id; /* 0: it has none */
+    enum weft__meeting meeting;
+    int32_t exchange;  /* its number; 0: none */
+    uint64_t sequence; /* among those of its exchange that meet alike */
     /* Called after a launch that failed: makes it the communicator's failure. */
     weft_result (*on_failure)(weft_comm *comm, enum weft__call call,
                               const struct wp_failure *failure);

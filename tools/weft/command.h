@@ -19,4 +19,6 @@ int command_coll(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_topo(int argc, char **argv);
+int command_record(int argc, char **argv);
+int command_trace(int argc, char **argv);
 int command_sim(int argc, char **argv);

@@ -50,6 +50,18 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
     [WEFT__SETTING_LOG] = {"WEFT_LOG", "warn",
                            "what is written to standard error: off, error, warn, info or debug",
                            TEXT},
+    [WEFT__SETTING_RECORDS] = {"WEFT_RECORDS", "512",
+                               "how many of its last operations each communicator keeps records "
+                               "of; 0: none, and no counters",
+                               NUMBER(0, WEFT__MAX_RECORDS)},
+    [WEFT__SETTING_RECORD] = {"WEFT_RECORD", NULL,
+                              "directory for the flight record that each rank writes when its "
+                              "communicator fails, for weft record",
+                              TEXT},
+    [WEFT__SETTING_METRICS] = {"WEFT_METRICS", NULL,
+                               "directory for a file of metrics of each rank, in Prometheus' text "
+                               "format, which is written each second",
+                               TEXT},
     [WEFT__SETTING_NODES] = {"WEFT_NODES", NULL,
                              "number of virtual nodes of consecutive ranks; must divide the number "
                              "of ranks; without it a node per host",
