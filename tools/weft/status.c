@@ -59,13 +59,19 @@ static int report(weft_result result)
     return STATUS_FAILURE;
 }
 
-static int print_process(const struct status *status, int32_t pid)
+static weft_result print_jobs(const struct status *status, int32_t pid, int32_t *num_ids)
 {
     weft_unique_id ids[MAX_IDS];
-    int32_t num_ids;
-    weft_result result = weft_job_ids(pid, ids, MAX_IDS, &num_ids);
-    for (int32_t i = 0; result == WEFT_OK && i < num_ids; i++)
+    weft_result result = weft_job_ids(pid, ids, MAX_IDS, num_ids);
+    for (int32_t i = 0; result == WEFT_OK && i < *num_ids; i++)
         result = status_print(stdout, status->format, &ids[i], pid);
+    return result;
+}
+
+static int print_process(const struct status *status, int32_t pid)
+{
+    int32_t num_ids;
+    const weft_result result = print_jobs(status, pid, &num_ids);
     if (result != WEFT_OK)
         return report(result);
     if (num_ids > 0)
@@ -74,6 +80,18 @@ static int print_process(const struct status *status, int32_t pid)
     return STATUS_FAILURE;
 }
 
+static int is_listed(int32_t pid)
+{
+    int32_t pids[MAX_JOBS], num_pids;
+    int is_there = 0;
+    if (weft_job_list(pids, MAX_JOBS, &num_pids) != WEFT_OK)
+        return 0;
+    for (int32_t i = 0; i < num_pids && i < MAX_JOBS; i++)
+        is_there |= pids[i] == pid;
+    return is_there;
+}
+
+/* A job may end, or may not have begun, while others are asked: that is no failure. */
 static int print_host(const struct status *status)
 {
     int32_t pids[MAX_JOBS], num_pids;
@@ -85,9 +103,12 @@ static int print_host(const struct status *status)
         fprintf(stderr, "weft status: this user has no job on this host\n");
         return STATUS_FAILURE;
     }
-    for (int32_t i = 0; i < num_pids && i < MAX_JOBS; i++)
-        if (print_process(status, pids[i]) != EXIT_SUCCESS)
-            exit_status = STATUS_FAILURE;
+    for (int32_t i = 0; i < num_pids && i < MAX_JOBS; i++) {
+        int32_t num_ids;
+        const weft_result of_process = print_jobs(status, pids[i], &num_ids);
+        if (of_process != WEFT_OK && is_listed(pids[i]))
+            exit_status = report(of_process);
+    }
     return exit_status;
 }
 
