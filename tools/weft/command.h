@@ -17,4 +17,5 @@ int command_coll(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_topo(int argc, char **argv);
+int command_report(int argc, char **argv);
 int command_sim(int argc, char **argv);

@@ -24,6 +24,7 @@ static const struct command commands[] = {
     {"weft tune", command_tune, "time the algorithms of collectives, for a table of the fastest"},
     {"weft doctor", command_doctor, "tell what weft can run on, and measure links between ranks"},
     {"weft topo", command_topo, "tell what a machine is made of, and its rings and trees"},
+    {"weft report", command_report, "make one page of measured figures and records of ranks"},
     {"weft sim", command_sim, "check the operations under schedules drawn from seeds"},
     {"weft help", help, "tell the options of a command, as weft COMMAND --help does"},
 };
