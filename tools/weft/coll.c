@@ -121,7 +121,7 @@ static int work(void *argument, weft_comm *comm)
     const weft_result result = run_sizes(options, comm, &num_wrong);
     if (result != WEFT_OK)
         return job_status_of(result);
-    if (weft_comm_rank(comm) == 0 && coll_report_end() != 0)
+    if (weft_comm_rank(comm) == 0 && coll_report_end(options) != 0)
         return STATUS_FAILURE;
     return num_wrong == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
 }

@@ -7,6 +7,7 @@
 
 #include "coll_measure.h"
 #include "job.h"
+#include "report/plot_file.h"
 #include "workload/output.h"
 
 void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS])
@@ -63,11 +64,12 @@ static json_t *describe(const struct coll_line *line, enum coll_place place)
 {
     const struct coll_options *options = line->options;
     return json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:o, s:b, s:s, s:i, s:I, s:i, s:i, s:I, "
+        "{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:o, s:b, s:s, s:i, s:I, s:i, s:i, "
+        "s:I, "
         "s:i, s:i}",
-        "op", collective_names[options->op], "algo", way_of(options, line->algorithm), "machine",
-        job_machine_names[line->machine], "ranks", options->job.num_ranks, "bytes",
-        (json_int_t)collective_bytes(&line->collective), "count",
+        "op", collective_names[options->op], "algo", way_of(options, line->algorithm), "asked",
+        way_of(options, options->algorithm), "machine", job_machine_names[line->machine], "ranks",
+        options->job.num_ranks, "bytes", (json_int_t)collective_bytes(&line->collective), "count",
         (json_int_t)line->collective.count, "dtype", dtype_names[options->dtype], "redop",
         redop_of(options), "factors", factors_of(options), "root", root_of(options), "in_place",
         place == COLL_IN_PLACE, "memory", coll_memory_names[options->memory], "graph_calls",
@@ -90,16 +92,35 @@ static json_t *measured(const struct coll_line *line, enum coll_place place)
                      is_checked ? json_boolean(num_wrong == 0) : json_null());
 }
 
-/* A line that cannot be made shows as an error of the stream. */
-static void print_json(const struct coll_line *line, enum coll_place place)
+/* NULL without memory. */
+static json_t *line_as_json(const struct coll_line *line, enum coll_place place)
 {
     json_t *object = describe(line, place);
     json_t *figures = measured(line, place);
-    if (object && figures && json_object_update(object, figures) == 0)
-        json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    if (figures == NULL || json_object_update(object, figures) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
     json_decref(figures);
+    return object;
+}
+
+/* Those that --plot draws in the end. */
+static struct figure_list plotted;
+
+/* A line that cannot be made shows as an error of the stream. */
+static void report_place(const struct coll_line *line, enum coll_place place)
+{
+    const struct coll_options *options = line->options;
+    json_t *object = line_as_json(line, place);
+    if (options->plot != NULL && object != NULL)
+        figures_add(&plotted, object);
+    if (options->format == COLL_FORMAT_JSON) {
+        if (object != NULL)
+            json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        putchar('\n');
+    }
     json_decref(object);
-    putchar('\n');
 }
 
 /* ---------------------------------------------------------------- text */
@@ -186,17 +207,19 @@ void coll_report_heading(const struct coll_options *options, weft_machine machin
 
 void coll_report_line(const struct coll_line *line)
 {
-    if (line->options->format == COLL_FORMAT_TABLE) {
+    if (line->options->format == COLL_FORMAT_TABLE)
         print_text(line);
-    } else {
-        print_json(line, COLL_OUT_OF_PLACE);
-        if (collective_has_in_place(line->collective.kind))
-            print_json(line, COLL_IN_PLACE);
-    }
+    report_place(line, COLL_OUT_OF_PLACE);
+    if (collective_has_in_place(line->collective.kind))
+        report_place(line, COLL_IN_PLACE);
     output_flush(); /* what is measured stays, also when the rest fails */
 }
 
-int coll_report_end(void)
+int coll_report_end(const struct coll_options *options)
 {
-    return output_flush();
+    int result = output_flush();
+    if (options->plot != NULL && plot_file_write(options->plot, &plotted, "weft coll") != 0)
+        result = -1;
+    figures_free(&plotted);
+    return result;
 }

@@ -25,8 +25,8 @@ void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS]);
 
 void coll_report_heading(const struct coll_options *options, weft_machine machine);
 void coll_report_line(const struct coll_line *line);
-/* 0, or -1 when standard output could not be written. */
-int coll_report_end(void);
+/* 0, or -1 when standard output, or the file of --plot, could not be written. */
+int coll_report_end(const struct coll_options *options);
 
 /* --explain: which algorithm for which size, and why. Collective, though rank 0 alone has something
  * to say. Returns the exit status. */

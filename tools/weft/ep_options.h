@@ -76,6 +76,7 @@ struct ep_options {
     enum ep_task task;
     enum ep_check_mode check;
     enum ep_format format;
+    const char *plot; /* a file, or NULL */
 };
 
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. Opens

@@ -6,6 +6,7 @@
 
 #include "ep_ll.h"
 #include "job.h"
+#include "report/plot_file.h"
 #include "workload/output.h"
 
 /* Rows move once in dispatch, once in combine, and both ways in a layer; layout and notify move no
@@ -53,14 +54,15 @@ static double gbps(uint64_t bytes, double us)
     return us > 0 ? (double)bytes / us / 1000 : 0;
 }
 
-static int print_json(const struct ep_report *report, enum ep_op op)
+/* NULL without memory. */
+static json_t *as_json(const struct ep_report *report, enum ep_op op)
 {
     const struct ep_options *options = report->options;
     const struct figures *us = &report->figures[op];
     const struct ep_tally *tally = &report->tallies[op];
     const struct ep_network *network = &report->network;
     struct ep_traffic traffic = traffic_of(report, op);
-    json_t *object = json_pack(
+    return json_pack(
         "{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, "
         "s:i, s:s, "
         "s:s?, "
@@ -97,11 +99,30 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         "net_gbps", gbps(network->of_rank[op], us->median), "forwarded_rows",
         (json_int_t)network->num_rows[op], "checked_rows", (json_int_t)tally->checked_rows,
         "errors", (json_int_t)tally->errors, "ok", tally->errors == 0);
+}
+
+static int print_json(const struct ep_report *report, enum ep_op op)
+{
+    json_t *object = as_json(report, op);
     if (!object)
         return -1;
     int result = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
     putchar('\n');
+    return result;
+}
+
+static int plot(const struct ep_report *report)
+{
+    struct figure_list figures = {0};
+    for (int op = 0; op < EP_NUM_OPS; op++) {
+        json_t *object = ep_op_exists(op, report->options) ? as_json(report, op) : NULL;
+        if (object != NULL)
+            figures_add(&figures, object);
+        json_decref(object);
+    }
+    const int result = plot_file_write(report->options->plot, &figures, "weft ep");
+    figures_free(&figures);
     return result;
 }
 
@@ -221,5 +242,7 @@ int ep_report_print(const struct ep_report *report)
         else
             print_row(report, op);
     }
+    if (report->options->plot != NULL)
+        result |= plot(report);
     return output_flush() != 0 || result != 0 ? -1 : 0;
 }
