@@ -41,6 +41,12 @@ void figures_write_words(FILE *file, const json_t *words)
 
 /* ------------------------------------------------------------------ charts */
 
+/* What a scale can be drawn for. */
+static int is_drawable(double value)
+{
+    return value > 1e-12 && value < 1e15;
+}
+
 /* Returns the number of points, those that can be drawn. */
 static int fill_points(const struct series *series, const struct group *group,
                        enum figure_measure measure, struct plot_point *points)
@@ -49,7 +55,7 @@ static int fill_points(const struct series *series, const struct group *group,
     for (int i = 0; i < series->num_figures; i++) {
         const struct figure *figure = series->figures[i];
         const double x = figure->at[group->axis], y = figure->measures[measure];
-        if (y > 0 && !(count > 0 && points[count - 1].x == x))
+        if (is_drawable(y) && !(count > 0 && points[count - 1].x == x))
             points[count++] = (struct plot_point){x, y};
     }
     return count;

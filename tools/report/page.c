@@ -3,9 +3,26 @@
 
 #include <math.h>
 
+/* The bytes of the character there; 0: it is not whole, as where a text was cut, or XML has no such
+ * character. */
+static int character_bytes(const unsigned char *c)
+{
+    const int num_bytes = *c < 0x80 ? 1 : *c < 0xc2 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : 4;
+    for (int i = 1; i < num_bytes; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    if (num_bytes == 1 && *c < 0x20 && *c != '\n' && *c != '\t')
+        return 0;
+    if (num_bytes == 3 && c[0] == 0xef && c[1] == 0xbf && c[2] >= 0xbe)
+        return 0;
+    return num_bytes;
+}
+
 void page_text(FILE *file, const char *text)
 {
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
+    const unsigned char *c = (const unsigned char *)text;
+    while (*c != '\0') {
+        const int num_bytes = character_bytes(c);
         if (*c == '&')
             fputs("&amp;", file);
         else if (*c == '<')
@@ -14,10 +31,11 @@ void page_text(FILE *file, const char *text)
             fputs("&gt;", file);
         else if (*c == '"')
             fputs("&quot;", file);
-        else if (*c < 0x20 && *c != '\n' && *c != '\t')
-            fputs("\xef\xbf\xbd", file); /* XML has no such characters */
+        else if (num_bytes > 0)
+            fwrite(c, 1, (size_t)num_bytes, file);
         else
-            fputc(*c, file);
+            fputs("\xef\xbf\xbd", file);
+        c += num_bytes > 0 ? num_bytes : 1;
     }
 }
 

@@ -69,7 +69,7 @@ static void find_ranges(struct frame *frame)
         }
     const double margin = plot->y_scale == PLOT_LOGARITHMIC
                               ? fmax(pow(frame->y.max / frame->y.min, 0.04), 1.1)
-                              : fmax((frame->y.max - frame->y.min) * 0.06, 0.01);
+                              : fmax((frame->y.max - frame->y.min) * 0.06, frame->y.max * 0.01);
     if (plot->y_scale == PLOT_LOGARITHMIC)
         frame->y = (struct range){frame->y.min / margin, frame->y.max * margin};
     else

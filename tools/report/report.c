@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* weft report: one page of what was measured and recorded. */
+#include <dirent.h>
 #include <errno.h>
-#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,17 +113,28 @@ static int read_file(struct report *report, const char *path)
     return -1;
 }
 
-static int read_folder(struct report *report, const char *path)
+static int is_json(const struct dirent *entry)
 {
-    char pattern[4096];
-    glob_t found;
-    snprintf(pattern, sizeof pattern, "%s/*.json", path);
-    int result = glob(pattern, 0, NULL, &found);
-    if (result != 0)
-        fprintf(stderr, "weft report: %s: has no *.json\n", path);
-    for (size_t i = 0; result == 0 && i < found.gl_pathc; i++)
-        result = read_file(report, found.gl_pathv[i]);
-    globfree(&found);
+    const size_t length = strlen(entry->d_name);
+    return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
+}
+
+static int read_folder(struct report *report, const char *folder)
+{
+    struct dirent **entries = NULL;
+    const int count = scandir(folder, &entries, is_json, alphasort);
+    int result = count > 0 ? 0 : -1;
+    if (count <= 0)
+        fprintf(stderr, "weft report: %s: %s\n", folder,
+                count < 0 ? strerror(errno) : "has no *.json");
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        if (result == 0)
+            result = read_file(report, path);
+        free(entries[i]);
+    }
+    free(entries);
     return result;
 }
 
