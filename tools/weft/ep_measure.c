@@ -43,7 +43,7 @@ static weft_result run_iterations(struct ep_layer *layer, double *samples)
     struct progress progress;
     double us[EP_NUM_OPS] = {0};
     weft_result result = WEFT_OK;
-    progress_begin(&progress, layer->rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN,
+    progress_begin(&progress, layer->rank == 0 ? options->progress : PROGRESS_HIDDEN,
                    "weft ep, timing", num_steps);
     for (int32_t step = 0; step < num_steps && result == WEFT_OK; step++) {
         result = run_iteration(layer, us);

@@ -9,6 +9,7 @@
 #include "weft.h"
 #include "workload/options.h"
 #include "workload/payload.h"
+#include "workload/progress.h"
 #include "workload/trace.h"
 
 enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
@@ -77,6 +78,7 @@ struct ep_options {
     enum ep_check_mode check;
     enum ep_format format;
     const char *plot; /* a file, or NULL */
+    enum progress_visibility progress;
 };
 
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. Opens

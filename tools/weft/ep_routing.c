@@ -21,7 +21,7 @@ static int load_gate(struct ep_routing *routing, const struct ep_options *option
     if (!router)
         return -1;
     struct progress progress;
-    progress_begin(&progress, rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN, "weft ep, routing",
+    progress_begin(&progress, rank == 0 ? options->progress : PROGRESS_HIDDEN, "weft ep, routing",
                    num_tokens);
     for (int64_t done = 0; done < num_tokens; done += PIECE_TOKENS) {
         const int64_t left = num_tokens - done, first = done * options->num_topk;
