@@ -3,6 +3,8 @@
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
+# What make uninstall removes. CMake's own list is overwritten by whatever else installs this build.
+INSTALLED ?= build/installed.txt
 # More settings for CMake, such as CMAKE_FLAGS=-DWEFT_WERROR=ON. CMake keeps them in build/.
 CMAKE_FLAGS ?=
 # The thread sanitizer of gcc 12 and 13 cannot map its shadow where addresses are very random.
@@ -12,10 +14,12 @@ NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 build = cmake --preset $(1) $(2) $(CMAKE_FLAGS) && \
 	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake --build --preset $(1) --parallel $(JOBS)
 
+version := $(shell sed -n 's/^.define WEFT_VERSION_[A-Z]* //p' include/weft.h | paste -sd.)
+
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel python-reference install format lint analyze sanitize asan-ubsan tsan clean help
+.PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel python-reference install uninstall dist deb format lint analyze sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft), for the GPUs of this machine
 	@scripts/setup build
@@ -72,6 +76,24 @@ python-reference: all ## the reference of the Python package, by pdoc from PyPI:
 install: gpus = $(if $(DESTDIR),-DWEFT_GPUS=ALL)
 install: all ## install below PREFIX (default /usr/local); to DESTDIR, for a package, for all GPUs
 	cmake --install build --prefix $(PREFIX)
+	@cp build/install_manifest.txt $(INSTALLED)
+
+# No folder but those of its own name is removed.
+uninstall: ## remove what make install installed last, to DESTDIR if it was there
+	@[ -e $(INSTALLED) ] || { echo "no $(INSTALLED): make install has installed nothing" >&2; exit 1; }
+	sed 's|^|$(DESTDIR)|' $(INSTALLED) | xargs -rd '\n' rm -f
+	sed -n 's|/weft/[^/]*$$|/weft|p' $(INSTALLED) | sort -u | sed 's|^|$(DESTDIR)|' | \
+		xargs -rd '\n' rmdir --ignore-fail-on-non-empty
+
+# The commit is in it: .gitattributes.
+archive = build/weft-$(version).tar.gz
+dist: ## a source archive of the last commit, which builds without git: build/weft-VERSION.tar.gz
+	@mkdir -p build
+	git archive --prefix=weft-$(version)/ -o $(archive) HEAD
+
+deb: dist ## packages for Debian and Ubuntu, of the last commit: build/deb/*.deb
+	@scripts/setup build deb
+	CMAKE_FLAGS='$(CMAKE_FLAGS)' scripts/deb $(archive) build/deb
 
 format: ## rewrite the sources in the project's format
 	@scripts/setup lint

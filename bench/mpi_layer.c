@@ -26,19 +26,20 @@ static int measurement_init(struct measurement *m, const struct bench_options *o
                                              .rank = rank,
                                              .num_tokens = plan->num_tokens,
                                              .hidden = options->hidden,
-                                             .num_topk = plan->num_topk,
+                                             .num_topk = options->num_topk,
                                              .num_experts = options->num_experts};
     const size_t bytes = (size_t)(plan->num_tokens + 1) * plan->row_bytes;
-    const size_t first_choice = (size_t)rank * (size_t)plan->num_tokens * (size_t)plan->num_topk;
+    const int64_t first_token = (int64_t)rank * plan->num_tokens;
     m->x = malloc(bytes);
     m->out = malloc(bytes);
     m->starts = malloc(2 * (size_t)options->num_iters * sizeof(double));
     if (m->x == NULL || m->out == NULL || m->starts == NULL)
         return -1;
     m->ends = m->starts + options->num_iters;
-    m->batch = (struct mpi_batch){.x = m->x,
-                                  .topk_idx = plan->topk_idx + first_choice,
-                                  .topk_weights = plan->topk_weights + first_choice};
+    m->batch =
+        (struct mpi_batch){.x = m->x,
+                           .topk_idx = ep_routing_topk_idx(&plan->routing, first_token),
+                           .topk_weights = ep_routing_topk_weights(&plan->routing, first_token)};
     plan_fill(plan, rank, m->x);
     return mpi_exchange_init(&m->exchange, &shape);
 }
@@ -79,7 +80,7 @@ static int64_t gather_results(struct measurement *m, const struct bench_options 
                               const struct plan *plan, int32_t rank)
 {
     int64_t num_errors = plan_check_received(plan, rank, m->exchange.recv_rows);
-    num_errors += plan_check_combined(plan, rank, 1, m->out);
+    num_errors += plan_check_combined(plan, rank, m->out);
     int64_t total = 0;
     MPI_Allreduce(&num_errors, &total, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, m->starts, options->num_iters, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);

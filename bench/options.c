@@ -36,6 +36,23 @@ static void check(void *input, struct argp_state *state)
         argp_error(state, "--topk %d: must be 1..%d", options->num_topk, options->num_experts);
 }
 
+struct ep_layer_options bench_layer_options(const struct bench_options *options)
+{
+    const size_t row_bytes = (size_t)options->hidden * sizeof(uint16_t);
+    return (struct ep_layer_options){.program = "bench",
+                                     .num_tokens = options->num_tokens,
+                                     .num_topk = options->num_topk,
+                                     .num_experts = options->num_experts,
+                                     .hidden = options->hidden,
+                                     .kind = WEFT_BF16,
+                                     .row_bytes = row_bytes,
+                                     .num_planes = 1,
+                                     .plane_bytes = {row_bytes},
+                                     .seed = options->seed,
+                                     .num_phases = 1,
+                                     .check = EP_CHECK_FULL};
+}
+
 void bench_options_parse(struct bench_options *options, int argc, char **argv)
 {
     static const struct option_set set = {option_table, "A benchmark of weft.", check};

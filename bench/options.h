@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "workload/ep_layer_options.h"
+
 enum bench_measure {
     MEASURE_ROWS,    /* dispatch and combine, each against plain memcpy */
     MEASURE_LAYER,   /* layout, notify, dispatch and combine of one layer */
@@ -26,3 +28,6 @@ struct bench_options {
 
 /* Ends the process when an option is bad. */
 void bench_options_parse(struct bench_options *options, int argc, char **argv);
+
+/* The layer that they are of. */
+struct ep_layer_options bench_layer_options(const struct bench_options *options);

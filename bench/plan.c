@@ -4,183 +4,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "workload/router.h"
-
-static const int32_t *choices_of(const struct plan *plan, int32_t source, int32_t token)
-{
-    return plan->topk_idx + ((int64_t)source * plan->num_tokens + token) * plan->num_topk;
-}
-
-static struct ep_choice choose(const void *of, struct ep_token token, int32_t k)
-{
-    const struct plan *plan = of;
-    const int32_t expert = choices_of(plan, token.source, token.idx)[k];
-    if (expert == PLAN_NO_EXPERT)
-        return (struct ep_choice){.rank = -1};
-    const int32_t rank = ep_rank_of_expert(plan->num_experts, plan->num_ranks, expert);
-    return (struct ep_choice){
-        .rank = rank, .expert = expert, .local_expert = expert - plan_first_expert(plan, rank)};
-}
-
-static struct ep_problem problem_of(const struct plan *plan, int32_t num_nodes)
-{
-    return (struct ep_problem){.num_ranks = plan->num_ranks,
-                               .num_nodes = num_nodes,
-                               .num_experts = plan->num_experts,
-                               .num_topk = plan->num_topk,
-                               .expert_alignment = 1,
-                               .first_tokens = plan->first_tokens,
-                               .choose = choose,
-                               .of = plan};
-}
-
 static void place_rows(struct plan *plan)
 {
-    const struct ep_problem problem = problem_of(plan, 1);
+    const struct ep_problem *problem = &plan->routing.problem;
     for (int32_t source = 0; source < plan->num_ranks; source++)
         for (int32_t i = 0; i < plan->num_tokens; i++) {
             const struct ep_token token = {source, i};
-            int32_t *rows = plan->rows + ep_oracle_number(&problem, token) * plan->num_ranks;
+            int32_t *rows = plan->rows + ep_oracle_number(problem, token) * plan->num_ranks;
             for (int32_t rank = 0; rank < plan->num_ranks; rank++)
                 rows[rank] =
-                    ep_oracle_goes_to(&problem, token, rank) ? plan->num_recv[rank]++ : PLAN_NO_ROW;
+                    ep_oracle_goes_to(problem, token, rank) ? plan->num_recv[rank]++ : PLAN_NO_ROW;
         }
-}
-
-/* 0, or -1 when memory is short; on success plan->rows are still to be placed. */
-static int alloc_tables(struct plan *plan)
-{
-    const size_t num_tokens = (size_t)plan->num_ranks * (size_t)plan->num_tokens + 1;
-    const size_t topk = (size_t)plan->num_topk;
-    plan->topk_idx = calloc(num_tokens * topk, sizeof(int32_t));
-    plan->topk_weights = malloc(num_tokens * topk * sizeof(float));
-    plan->rows = malloc(num_tokens * (size_t)plan->num_ranks * sizeof(int32_t));
-    plan->num_recv = calloc((size_t)plan->num_ranks, sizeof(int32_t));
-    plan->first_tokens = calloc((size_t)plan->num_ranks + 1, sizeof(int64_t));
-    if (plan->topk_idx == NULL || plan->topk_weights == NULL || plan->rows == NULL ||
-        plan->num_recv == NULL || plan->first_tokens == NULL) {
-        plan_destroy(plan);
-        return -1;
-    }
-    for (int32_t rank = 0; rank <= plan->num_ranks; rank++)
-        plan->first_tokens[rank] = (int64_t)rank * plan->num_tokens;
-    return 0;
-}
-
-static int alloc_plan(struct plan *plan, const struct bench_options *options, int32_t num_ranks)
-{
-    *plan = (struct plan){.num_ranks = num_ranks,
-                          .num_tokens = options->num_tokens,
-                          .num_topk = options->num_topk,
-                          .num_experts = options->num_experts,
-                          .row_bytes = (size_t)options->hidden * sizeof(uint16_t),
-                          .payload = {.seed = options->seed, .dtype = WEFT_BF16}};
-    return alloc_tables(plan);
 }
 
 int plan_init(struct plan *plan, const struct bench_options *options, int32_t num_ranks)
 {
-    if (alloc_plan(plan, options, num_ranks) != 0)
-        return -1;
-    struct router *router = router_create(&(struct router_config){
-        .seed = options->seed, .num_experts = plan->num_experts, .num_topk = plan->num_topk});
-    if (router == NULL) {
+    const struct ep_layer_options layer = bench_layer_options(options);
+    const size_t num_rows = (size_t)num_ranks * (size_t)num_ranks * (size_t)options->num_tokens;
+    int32_t *nodes = calloc((size_t)num_ranks, sizeof *nodes);
+    const struct ep_ranks ranks = {.num_ranks = num_ranks, .rank = -1, .nodes = nodes};
+    *plan = (struct plan){.num_ranks = num_ranks,
+                          .num_tokens = options->num_tokens,
+                          .row_bytes = layer.row_bytes,
+                          .payload = {.seed = options->seed, .dtype = WEFT_BF16},
+                          .rows = malloc((num_rows + 1) * sizeof(int32_t)),
+                          .num_recv = calloc((size_t)num_ranks, sizeof(int32_t))};
+    const int is_ready = nodes && plan->rows && plan->num_recv &&
+                         ep_routing_open(&plan->routing, &layer, &ranks, EP_ROUTING_ALL) == 0;
+    free(nodes);
+    if (!is_ready) {
         plan_destroy(plan);
         return -1;
     }
-    router_route(router, 0, (int64_t)num_ranks * plan->num_tokens, plan->topk_idx,
-                 plan->topk_weights);
-    router_destroy(router);
-    place_rows(plan);
-    return 0;
-}
-
-int plan_init_for_partners(struct plan *plan, const struct bench_options *options,
-                           int32_t num_ranks, int32_t ranks_per_node)
-{
-    if (alloc_plan(plan, options, num_ranks) != 0)
-        return -1;
-    for (int64_t i = 0; i < (int64_t)num_ranks * plan->num_tokens * plan->num_topk; i++) {
-        const int64_t rank = i / ((int64_t)plan->num_tokens * plan->num_topk);
-        const int64_t partner = (rank + ranks_per_node) % num_ranks;
-        const int64_t first_expert = (plan->num_experts * partner + num_ranks - 1) / num_ranks;
-        const int is_chosen = i % plan->num_topk == 0;
-        plan->topk_idx[i] = is_chosen ? (int32_t)first_expert : PLAN_NO_EXPERT;
-        plan->topk_weights[i] = is_chosen ? 1 : 0;
-    }
-    place_rows(plan);
-    return 0;
-}
-
-int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t expert)
-{
-    const int32_t *choices = choices_of(plan, source, token);
-    for (int32_t k = 0; k < plan->num_topk; k++)
-        if (choices[k] == expert)
-            return 1;
-    return 0;
-}
-
-static void split_weights(const struct plan *plan, const int32_t *choices, int32_t rank,
-                          float *weights)
-{
-    float left = 1.0f, *last = NULL;
-    for (int32_t k = 0; k < plan->num_topk; k++) {
-        if (choices[k] < plan_first_expert(plan, rank) ||
-            choices[k] >= plan_first_expert(plan, rank + 1))
-            continue;
-        left /= 2;
-        weights[k] = left;
-        last = &weights[k];
-    }
-    if (last != NULL)
-        *last *= 2;
-}
-
-void plan_split_weights(const struct plan *plan, int32_t source, float *weights)
-{
-    for (int32_t token = 0; token < plan->num_tokens; token++)
-        for (int32_t rank = 0; rank < plan->num_ranks; rank++)
-            split_weights(plan, choices_of(plan, source, token), rank,
-                          weights + (int64_t)token * plan->num_topk);
-}
-
-/* Reads the tokens of `rank`. If other ranks have one token more, the rank gets a token without
- * experts. */
-static void read_tokens(struct plan *plan, const struct trace *trace, int32_t layer, int32_t rank)
-{
-    const int32_t first = trace_first_token(trace, rank, plan->num_ranks);
-    const int32_t num_tokens = trace_first_token(trace, rank + 1, plan->num_ranks) - first;
-    const int64_t begin = (int64_t)rank * plan->num_tokens * plan->num_topk;
-    for (int64_t i = 0; i < (int64_t)plan->num_tokens * plan->num_topk; i++) {
-        plan->topk_idx[begin + i] = PLAN_NO_EXPERT;
-        plan->topk_weights[begin + i] = 0;
-    }
-    trace_read(trace, layer, first, num_tokens, plan->topk_idx + begin, plan->topk_weights + begin);
-}
-
-int plan_init_from_trace(struct plan *plan, const struct trace *trace, int32_t layer,
-                         int32_t num_ranks)
-{
-    *plan = (struct plan){.num_ranks = num_ranks,
-                          .num_tokens = (trace->num_tokens + num_ranks - 1) / num_ranks,
-                          .num_topk = trace->num_topk,
-                          .num_experts = trace->num_experts};
-    if (alloc_tables(plan) != 0)
-        return -1;
-    for (int32_t rank = 0; rank < num_ranks; rank++)
-        read_tokens(plan, trace, layer, rank);
     place_rows(plan);
     return 0;
 }
 
 void plan_destroy(struct plan *plan)
 {
-    free(plan->topk_idx);
-    free(plan->topk_weights);
+    ep_routing_close(&plan->routing);
     free(plan->rows);
     free(plan->num_recv);
-    free(plan->first_tokens);
     *plan = (struct plan){0};
 }
 
@@ -188,17 +52,6 @@ static void fill_row(const struct plan *plan, int32_t source, int32_t token, voi
 {
     payload_fill_row(&plan->payload, (int64_t)source * plan->num_tokens + token, 0, row,
                      plan->row_bytes);
-}
-
-int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const void *row)
-{
-    char *expected = malloc(plan->row_bytes);
-    if (expected == NULL)
-        return 0;
-    fill_row(plan, source, token, expected);
-    const int is_equal = memcmp(row, expected, plan->row_bytes) == 0;
-    free(expected);
-    return is_equal;
 }
 
 void plan_fill(const struct plan *plan, int32_t source, void *x)
@@ -241,11 +94,9 @@ static int read_answer(void *of, struct ep_token token, int32_t rank, float *val
     return 1;
 }
 
-int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_nodes,
-                            const void *combined)
+int64_t plan_check_combined(const struct plan *plan, int32_t rank, const void *combined)
 {
     const size_t hidden = plan->row_bytes / sizeof(uint16_t);
-    const struct ep_problem problem = problem_of(plan, num_nodes);
     float *x = malloc(4 * hidden * sizeof(float));
     void *row = malloc(plan->row_bytes);
     struct answering answering = {hidden, x};
@@ -257,7 +108,8 @@ int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_n
         fill_row(plan, rank, token, row);
         elements_to_fp32(WEFT_BF16, row, hidden, x);
         memset(sum, 0, hidden * sizeof(float));
-        ep_oracle_combine(&problem, &answers, (struct ep_token){rank, token}, sum, scratch);
+        ep_oracle_combine(&plan->routing.problem, &answers, (struct ep_token){rank, token}, sum,
+                          scratch);
         elements_from_fp32(WEFT_BF16, sum, hidden, row);
         const char *seen = (const char *)combined + (size_t)token * plan->row_bytes;
         num_wrong += memcmp(seen, row, plan->row_bytes) != 0;

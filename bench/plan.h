@@ -1,38 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* The routing of all ranks and where it puts every row, computed by plain loops: input of the
- * measured operations, what plain memcpy follows, and what results are checked against. */
+/* The routing of all ranks of one node and where it puts every row: plain memcpy, GPUs without weft
+ * and Open MPI follow it, and results are checked against it. */
 #pragma once
 
 #include "options.h"
-#include "workload/ep_oracle.h"
+#include "workload/ep_routing.h"
 #include "workload/payload.h"
-#include "workload/trace.h"
 
 struct plan {
     int32_t num_ranks;
     int32_t num_tokens; /* per rank; all ranks' tokens are numbered rank after rank */
-    int32_t num_topk;
-    int32_t num_experts;
     size_t row_bytes;
     struct payload payload;
-    int32_t *topk_idx;   /* [all tokens][num_topk] or PLAN_NO_EXPERT */
-    float *topk_weights; /* [all tokens][num_topk] */
-    int32_t *rows;     /* [all tokens][num_ranks] row at that rank, in (source, token) order; -1 */
+    struct ep_routing routing;
+    int32_t *rows;     /* [all tokens][num_ranks] row at that rank, in (source, token) order, or
+                      PLAN_NO_ROW */
     int32_t *num_recv; /* [num_ranks] rows */
-    int64_t *first_tokens; /* [num_ranks + 1] */
 };
 
-enum { PLAN_NO_ROW = -1, PLAN_NO_EXPERT = -1 };
+enum { PLAN_NO_ROW = -1 };
 
 /* 0, or -1 when memory is short. */
 int plan_init(struct plan *plan, const struct bench_options *options, int32_t num_ranks);
-/* Every token of a rank has one expert, on the rank of the same index on the next node. */
-int plan_init_for_partners(struct plan *plan, const struct bench_options *options,
-                           int32_t num_ranks, int32_t ranks_per_node);
-/* One layer of a trace, whose tokens are spread over the ranks; of those that have one less, the
- * last token has no experts. For its routing alone: it has no rows to fill or to check. */
-int plan_init_from_trace(struct plan *plan, const struct trace *trace, int32_t layer,
-                         int32_t num_ranks);
 void plan_destroy(struct plan *plan);
 
 static inline int32_t plan_row(const struct plan *plan, int32_t source, int32_t token, int32_t rank)
@@ -41,34 +30,10 @@ static inline int32_t plan_row(const struct plan *plan, int32_t source, int32_t 
     return plan->rows[global * plan->num_ranks + rank];
 }
 
-/* Rows of the rank that gets most. */
-static inline int32_t plan_most_recv(const struct plan *plan)
-{
-    int32_t most = 0;
-    for (int32_t rank = 0; rank < plan->num_ranks; rank++)
-        most = plan->num_recv[rank] > most ? plan->num_recv[rank] : most;
-    return most;
-}
-
-/* A rank has the experts from its first one up to that of rank + 1. */
-static inline int32_t plan_first_expert(const struct plan *plan, int32_t rank)
-{
-    return ep_first_expert(plan->num_experts, plan->num_ranks, rank);
-}
-int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t expert);
-
-/* [num_tokens][num_topk] weights of a rank's tokens, for experts that return their input: those of
- * the experts of one rank are powers of two whose sum is 1, so that what a rank sums is the row
- * itself, if it has added each of them with its weight. */
-void plan_split_weights(const struct plan *plan, int32_t source, float *weights);
-
-/* Also 0 when memory is short. */
-int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const void *row);
 /* x[num_tokens] of rank `source`. */
 void plan_fill(const struct plan *plan, int32_t source, void *x);
 
-/* How many rows are wrong: received ones, and sums of a token's received rows at its owner, which
- * are sums of the rounded sums of each of num_nodes nodes. -1 when memory is short. */
+/* How many rows are wrong: received ones, and sums of a token's received rows at its owner. -1 when
+ * memory is short. */
 int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *received);
-int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_nodes,
-                            const void *combined);
+int64_t plan_check_combined(const struct plan *plan, int32_t rank, const void *combined);

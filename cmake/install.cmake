@@ -5,8 +5,20 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS weft weft_static EXPORT weft-targets)
 install(TARGETS weft_tool)
-install(FILES include/weft.h include/weft_coll.h include/weft_ep.h include/weft_ll.h TYPE INCLUDE)
+install(FILES include/weft.h include/weft_coll.h include/weft_ep.h include/weft_ll.h
+  include/weft_stats.h TYPE INCLUDE)
 install(FILES docs/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+# man weft-ep, for each command with options, shows the same page.
+file(STRINGS docs/weft.1 sections REGEX "BEGIN OPTIONS")
+foreach(section ${sections})
+  string(REGEX REPLACE ".* " "" command "${section}")
+  file(WRITE ${PROJECT_BINARY_DIR}/man/weft-${command}.1 ".so man1/weft.1\n")
+  install(FILES ${PROJECT_BINARY_DIR}/man/weft-${command}.1
+    DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endforeach()
+install(FILES tools/completion/weft.bash RENAME weft
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES tools/completion/_weft DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 install(FILES docs/environment.md LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)

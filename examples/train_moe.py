@@ -21,7 +21,7 @@ import weft.torch
 from torch import nn
 from torch.nn import functional as f
 
-HIDDEN, HEADS, LAYERS, WINDOW, BATCH = 192, 6, 4, 256, 32  # a batch has 8192 bytes
+HIDDEN, HEADS, LAYERS, WINDOW = 192, 6, 4, 256
 EXPERTS, TOPK, EXPERT_HIDDEN = 8, 2, 384
 NGRAMS, NGRAM_ROWS, NGRAM_HIDDEN = (2, 3, 4, 5), 1 << 14, 48  # the last bytes, hashed
 
@@ -203,10 +203,10 @@ class Run:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         draw = torch.Generator().manual_seed(self.step)
-        firsts = torch.randint(len(self.data) - WINDOW, (BATCH,), generator=draw)
+        firsts = torch.randint(len(self.data) - WINDOW, (self.options.batch,), generator=draw)
         x, y = self.windows(self.data, firsts)
         loss = f.cross_entropy(self.model(x).flatten(0, 1), y.flatten(), reduction="sum")
-        loss = loss / (BATCH * WINDOW)
+        loss = loss / (self.options.batch * WINDOW)
         self.optimiser.zero_grad()
         loss.backward()  # experts get their gradients from all ranks
         told = [loss.detach().view(1), *(layer.experts.load for layer in self.model.layers)]
@@ -225,7 +225,8 @@ class Run:
         """Of the held-out tenth. Each byte is told from WINDOW / 2 bytes before it, or more."""
         half, nats = WINDOW // 2, torch.zeros(2, device=self.device)
         self.model.eval()
-        for firsts in torch.arange(0, len(self.held_out) - WINDOW, half).split(BATCH):
+        every = torch.arange(0, len(self.held_out) - WINDOW, half)
+        for firsts in every.split(self.options.batch):
             x, y = self.windows(self.held_out, firsts)
             logits = self.model(x)[:, half:].flatten(0, 1)
             nats += torch.stack((f.cross_entropy(logits, y[:, half:].flatten(), reduction="sum"),
@@ -241,11 +242,11 @@ class Run:
             self.train_step()
             if self.step % self.options.tell == 0 or self.step == self.options.steps:
                 seconds = time.monotonic() - began
-                rate = (self.step - first) / seconds
+                rate = (self.step - first) * self.options.batch * WINDOW / seconds
                 share = self.clock.seconds / (self.clock.now() - clock_began)
                 self.say(f"\r[{'#' * (20 * self.step // self.options.steps):20}] "
                          f"{self.step}/{self.options.steps} loss {self.losses[-1]:.4f}  "
-                         f"{rate * BATCH * WINDOW:.0f} bytes/s  communication {share:.0%}  "
+                         f"{rate:.0f} bytes/s  communication {share:.0%}  "
                          f"busiest expert {self.busiest:.2f}x  {seconds:.0f} s ", end="")
             if self.step % self.options.evaluate == 0 or self.step == self.options.steps:
                 self.say(f"\n{self.bits_per_byte():.4f} bits per byte of the held-out tenth")
@@ -315,6 +316,7 @@ def main():
     sources = sorted(glob.glob(f"{here}/src/**/*.c", recursive=True))
     parser.add_argument("files", nargs="*", default=sources)
     parser.add_argument("--steps", type=int, default=350)
+    parser.add_argument("--batch", type=int, default=32, help="windows of all ranks in a step")
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--dtype", default="float32", help="or float64: of all but experts")
     parser.add_argument("--tell", type=int, default=5, help="steps between lines of progress")

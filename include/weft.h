@@ -4,8 +4,8 @@
  * and sums, gathers and exchanges tensors across ranks.
  *
  * These rules hold for every function; the functions' own comments do not repeat them. Collectives
- * are in weft_coll.h, expert parallelism in weft_ep.h and its low-latency form in weft_ll.h, all of
- * which this header includes.
+ * are in weft_coll.h, expert parallelism in weft_ep.h, its low-latency form in weft_ll.h, and
+ * records of what a communicator did in weft_stats.h, all of which this header includes.
  *
  * - Names. A function is called weft_<subject>_<verb>; the first argument is the subject, or the
  *   communicator that the subject belongs to: weft_coll_all_reduce(coll, ...).
@@ -94,9 +94,15 @@ extern "C" {
 #define WEFT_API
 #endif
 
-#define WEFT_MAX_TOPK       64 /* experts that a token may choose */
-#define WEFT_MAX_PLANES     8  /* arrays that a token's payload may consist of */
-#define WEFT_COLL_MAX_RANKS 32 /* ranks of one node that collectives need no rails for */
+#define WEFT_MAX_TOPK       64            /* experts that a token may choose */
+#define WEFT_MAX_PLANES     8             /* arrays that a token's payload may consist of */
+#define WEFT_MAX_EXPERTS    1048576       /* of a weft_ep */
+#define WEFT_MAX_ROW_BYTES  2147483647    /* of a token's row */
+#define WEFT_MAX_WARPS      32            /* of a block */
+#define WEFT_MAX_STREAMS    64            /* that weft_comm_config.num_streams may say */
+#define WEFT_COLL_MAX_BYTES 4398046511104 /* of a row of a collective, of a send or a receive */
+#define WEFT_COLL_MAX_RANKS 32            /* of one node that collectives need no rails for */
+#define WEFT_LL_MAX_TOKENS  65535         /* of a rank, in a dispatch of low latency */
 
 /* A struct with its size set and zeros, as in `weft_ep_config c = WEFT_INIT(weft_ep_config);`. */
 #ifdef __cplusplus
@@ -159,6 +165,9 @@ typedef enum weft_result {
 /* The library's version as major * 10000 + minor * 100 + patch. A binding made for 0.2 accepts
  * 200..299. */
 WEFT_API uint32_t weft_version(void);
+/* The commit that the library was built from, with "-dirty" if files had changed since; "" if that
+ * was not in a repository. */
+WEFT_API const char *weft_commit(void);
 /* One line that says what `result` means; never NULL. */
 WEFT_API const char *weft_result_string(weft_result result);
 /* The detailed message of the calling thread's last failed call; "" if none. Valid until that
@@ -200,10 +209,10 @@ typedef struct weft_comm_config {
                              split: its parent's nodes. Must divide the number of ranks */
     weft_machine machine; /* the same on all ranks; of a split: its parent's, whatever is given */
     /* How many streams of a rank may hold operations at the same time, in an order among streams
-     * that differs by rank: 1..64; of a split 0: its parent's; else 0: WEFT_STREAMS or 2. The same
-     * on all ranks. On cuda each operation takes at most this share of the GPU, so that those of
-     * all ranks run beside each other. With more streams operations can wait for SMs that others
-     * hold, until their deadline. Machine cpu has no such limit. */
+     * that differs by rank: 1..WEFT_MAX_STREAMS; of a split 0: its parent's; else 0: WEFT_STREAMS
+     * or 2. The same on all ranks. On cuda each operation takes at most this share of the GPU, so
+     * that those of all ranks run beside each other. With more streams operations can wait for SMs
+     * that others hold, until their deadline. Machine cpu has no such limit. */
     int32_t num_streams;
 } weft_comm_config;
 
@@ -310,6 +319,58 @@ typedef struct weft_stream weft_stream;
  * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Of any nodes,
  * in as many rounds as their number has binary digits. */
 WEFT_API weft_result weft_comm_barrier(weft_comm *comm, weft_stream *stream);
+
+/* ---------------------------------------------------------------- looking into a live job */
+
+typedef enum weft_presence {
+    WEFT_PRESENCE_ABSENT = 0, /* the rank has not come to weft_comm_create */
+    WEFT_PRESENCE_COME = 1,   /* it has come, and waits there for absent ones */
+    WEFT_PRESENCE_ANSWERS = 2,
+    WEFT_PRESENCE_SILENT = 3, /* it does not answer: stopped, cut off, or without a core */
+    WEFT_PRESENCE_LEFT = 4,   /* by weft_comm_destroy */
+    WEFT_PRESENCE_DEAD = 5
+} weft_presence;
+
+/* One rank of one communicator of a job. */
+typedef struct weft_job_rank {
+    size_t size;
+    uint64_t comm; /* the same for the ranks of a communicator; 0 of the first from a launcher */
+    int32_t rank, num_ranks;
+    weft_presence presence;
+    int32_t pid; /* 0 of an absent rank */
+    char host[32];
+    /* The rest of a rank that answers. */
+    weft_machine machine;
+    int32_t device;      /* -1: the communicator is not complete yet */
+    const char *call;    /* that the rank made last, such as "weft_comm_barrier"; a constant */
+    uint64_t num_calls;  /* of this object: the number of that call, from 1 */
+    uint64_t waiting_ms; /* for so long at least its thread has waited for work; 0: it does not */
+    uint64_t heap_used_bytes, heap_bytes;
+    int32_t num_waits;  /* ranks that it waits for, or did when its communicator failed */
+    weft_result result; /* of its communicator */
+    int32_t wait_ranks[16];
+    const char *wait_calls[16]; /* in which */
+    uint64_t wait_ms[16];       /* for how long */
+    char error[512];            /* why the communicator has failed; "" if it has not */
+} weft_job_rank;
+
+/* The processes on this host, of this user (of any for root), with the rendezvous of a job: weft
+ * run, the process of rank 0 under another launcher, or the maker of the unique id. Writes up to
+ * max_pids of them, and how many there are. */
+WEFT_API weft_result weft_job_list(int32_t *pids, int32_t max_pids, int32_t *num_pids);
+/* The ids of the jobs that have ranks at the rendezvous of process `pid`, up to max_ids and how
+ * many were written. They need no secret: the system vouches for the user. WEFT_ERROR_TIMEOUT: the
+ * process is stopped. */
+WEFT_API weft_result weft_job_ids(int32_t pid, weft_unique_id *ids, int32_t max_ids,
+                                  int32_t *num_ids);
+/* Asks all ranks of the communicators that meet by `id`, the newest communicator first. A rank's
+ * monitor thread answers, so that it does so while its other threads hang; a rank that has not
+ * answered within timeout_ms (0: 500) is SILENT. Writes up to max_ranks, and how many there are.
+ * ranks[0].size is that of all. The job goes on unharmed, whatever happens to the caller. Fails
+ * with WEFT_ERROR_MISMATCH if the secret of `id` is another one, with WEFT_ERROR_SYSTEM if there is
+ * no rendezvous, and with WEFT_ERROR_TIMEOUT if it does not answer. */
+WEFT_API weft_result weft_job_query(const weft_unique_id *id, uint32_t timeout_ms,
+                                    weft_job_rank *ranks, int32_t max_ranks, int32_t *num_ranks);
 
 /* ---------------------------------------------------------------- teams */
 
@@ -661,23 +722,27 @@ typedef enum weft_scale_kind {
  * every machine (src/machine/log_format.h). DeepEP's logfmt has proper logarithms, else the same
  * codes, and leaves blocks with an element of 1 or more as they are.
  */
+typedef struct weft_quantisation {
+    weft_dtype dtype; /* WEFT_FP8_E4M3 or WEFT_INT8, of weft_rows_* WEFT_LOG_10BIT, too */
+    weft_scale_kind scale;
+    int32_t group_elements; /* that have one scale, a divisor of the row's; 0: all of the row */
+} weft_quantisation;
+
 typedef struct weft_rows_args {
     size_t size;
-    const void *src; /* quantise: of dtype, dequantise: of narrow_dtype; any alignment */
+    const void *src; /* quantise: of dtype, dequantise: of quantisation.dtype; any alignment */
     void *dst;       /* the other way round; rows lie side by side */
     void *scales;    /* written by quantise, read by dequantise; WEFT_LOG_10BIT: NULL */
-    int64_t num_rows;
-    int64_t hidden;            /* elements of a row, at most 2^31-1 bytes */
-    int64_t group_elements;    /* that have one scale, a divisor of hidden; 0: all of the row */
+    int64_t hidden;  /* elements of a row, at most WEFT_MAX_ROW_BYTES */
     uint64_t src_stride_bytes; /* between rows of src; 0: they lie side by side */
     /* 0: each row's scales lie side by side, and so do these rows. Else scales lie by columns:
      * those of a group, of all rows, side by side, and the columns this far apart, 4 bytes for each
      * row at least. With UE8M0 a column is of words, whose four bytes are the row's next four
      * groups. */
     uint64_t scale_column_bytes;
-    weft_dtype dtype;        /* WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
-    weft_dtype narrow_dtype; /* WEFT_FP8_E4M3, WEFT_INT8 or WEFT_LOG_10BIT */
-    weft_scale_kind scale;
+    int32_t num_rows;
+    weft_dtype dtype; /* WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
+    weft_quantisation quantisation;
     int32_t reserved; /* 0 */
 } weft_rows_args;
 
@@ -694,5 +759,6 @@ WEFT_API weft_result weft_rows_dequantise(weft_comm *comm, const weft_rows_args 
 #include "weft_coll.h"
 #include "weft_ep.h"
 #include "weft_ll.h"
+#include "weft_stats.h"
 
 #endif

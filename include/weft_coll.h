@@ -172,7 +172,7 @@ typedef struct weft_coll_args {
     size_t size;
     const void *send;
     void *recv;
-    int64_t count; /* elements of one row, 0..2^42 bytes of them */
+    int64_t count; /* elements of one row, 0..WEFT_COLL_MAX_BYTES of them */
     weft_dtype dtype;
     weft_reduce_op op; /* all_reduce, reduce_scatter, reduce; others: 0 */
     int32_t root;      /* broadcast, reduce, gather, scatter; others: 0 */
@@ -292,7 +292,7 @@ WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
 typedef struct weft_coll_send_args {
     size_t size;
     const void *send;
-    int64_t count; /* elements, 0..2^42 bytes of them */
+    int64_t count; /* elements, 0..WEFT_COLL_MAX_BYTES of them */
     weft_dtype dtype;
     int32_t peer; /* rank of comm */
 } weft_coll_send_args;

@@ -102,7 +102,7 @@ typedef struct weft_ep weft_ep;
 
 typedef struct weft_ep_config {
     size_t size;
-    int32_t num_experts; /* 1..2^20 */
+    int32_t num_experts; /* 1..WEFT_MAX_EXPERTS */
     int32_t max_topk;    /* largest top-k of any operation; 0: WEFT_MAX_TOPK */
     /* Placement: expert e is on the ranks expert_ranks[expert_offsets[e] .. expert_offsets[e+1]),
      * at least one, all different. Both NULL: rank r gets the experts
@@ -266,23 +266,21 @@ WEFT_API weft_result weft_ep_query_device_counts(const weft_ep_handle *handle,
 
 /* One array of a token's payload: moved as opaque bytes, or quantised on its way, as
  * weft_rows_quantise does it. Then src has rows of dtype, row_bytes is theirs, and the receivers
- * get rows of narrow_dtype, an element a byte, with their scales. One plane of a dispatch may be
- * so, and its scales count as a plane. */
+ * get rows of quantisation.dtype, an element a byte, with their scales. One plane of a dispatch may
+ * be so, and its scales count as a plane. */
 typedef struct weft_plane {
     size_t size;
-    const void *src;    /* rows of this rank's tokens, anywhere */
-    void *dst;          /* [capacity][row_bytes]; quantised: [capacity][elements] */
-    uint64_t row_bytes; /* 1..2^31-1, the same on all ranks; multiples of 16 and 16-byte aligned
-                           src and dst are fastest, all others correct */
+    const void *src; /* rows of this rank's tokens, anywhere */
+    void *dst;       /* [capacity][row_bytes]; quantised: [capacity][elements] */
+    /* 1..WEFT_MAX_ROW_BYTES, the same on all ranks. Multiples of 16, and src and dst aligned to 16
+     * bytes, are fastest; all others are correct. */
+    uint64_t row_bytes;
     uint64_t src_stride_bytes; /* between rows of src; 0: row_bytes */
     void *scales;     /* quantised: [capacity][groups] floats, or bytes of WEFT_SCALE_UE8M0 */
     weft_dtype dtype; /* quantised: WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
-    /* WEFT_FP8_E4M3 or WEFT_INT8; WEFT_DTYPE_NONE: the plane is moved as it is, and the other
-     * fields from `scales` on are 0. */
-    weft_dtype narrow_dtype;
-    weft_scale_kind scale;
-    /* That have one scale, a divisor of the row's elements; 0: all of the row. */
-    int32_t group_elements;
+    /* All zero (dtype is WEFT_DTYPE_NONE): the plane is moved as it is, and the other fields from
+     * `scales` on are 0. */
+    weft_quantisation quantisation;
 } weft_plane;
 
 typedef struct weft_ep_dispatch_args {
@@ -323,9 +321,9 @@ typedef struct weft_ep_combine_args {
     void *out;                 /* [N][hidden] */
     const float *topk_weights; /* optional, all ranks or none: [capacity][num_topk] */
     float *out_topk_weights;   /* [N][num_topk] when topk_weights is given */
-    int64_t hidden;   /* elements per row, 1 or more, at most 2^31-1 bytes; the same on all ranks */
-    weft_dtype dtype; /* of x, bias and out: BF16, FP16 or FP32; the same on all ranks */
-    int32_t capacity; /* rows that x holds: as given to dispatch. Rows from there on count as 0 */
+    int64_t hidden;     /* elements per row, 1 or more, WEFT_MAX_ROW_BYTES at most; on all ranks */
+    weft_dtype dtype;   /* of x, bias and out: BF16, FP16 or FP32; the same on all ranks */
+    int32_t capacity;   /* rows that x holds: as given to dispatch. Rows from there on count as 0 */
     int32_t num_blocks; /* as in weft_ep_dispatch_args */
     int32_t reserved;   /* 0 */
 } weft_ep_combine_args;
@@ -410,7 +408,7 @@ typedef struct weft_ep_reduce_args {
     /* [capacity][num_topk], when row_weights is given: that of each choice's row, 0 where it has
      * none; the topk_weights of weft_ep_combine. */
     float *topk_weights;
-    int64_t hidden;       /* elements per row, 1 or more, at most 2^31-1 bytes */
+    int64_t hidden;       /* elements per row, 1 or more, at most WEFT_MAX_ROW_BYTES */
     weft_dtype dtype;     /* of rows: BF16, FP16 or FP32 */
     weft_dtype out_dtype; /* dtype, WEFT_FP32, or WEFT_DTYPE_NONE, which is dtype */
     int32_t capacity;     /* as given to dispatch */

@@ -198,8 +198,8 @@ typedef enum weft_ll_carrier {
 
 typedef struct weft_ll_config {
     size_t size;
-    int64_t hidden;     /* elements of a row, 1 or more, at most 2^31-1 bytes */
-    int32_t max_tokens; /* most tokens that a rank has in a dispatch: 1..65535 */
+    int64_t hidden;     /* elements of a row, 1 or more, at most WEFT_MAX_ROW_BYTES */
+    int32_t max_tokens; /* most tokens that a rank has in a dispatch: 1..WEFT_LL_MAX_TOKENS */
     int32_t num_topk;   /* 1..max_topk of the weft_ep */
     weft_dtype dtype;   /* of tokens, and of what experts make of them: BF16, FP16 or FP32 */
     weft_ll_layout layout;
@@ -215,11 +215,9 @@ typedef struct weft_ll_config {
     /* The type that combine sends: BF16, FP16, FP32, or WEFT_LOG_10BIT (hidden a multiple of 128;
      * sums are rounded to dtype before); NONE: dtype. */
     weft_dtype answer_dtype;
-    /* Rows are quantised on their way to the experts, to FP8_E4M3 or INT8 as weft_rows_quantise
-     * does it, and the experts get them so, with their scales; NONE: they stay as they are. */
-    weft_dtype narrow_dtype;
-    weft_scale_kind scale;
-    int32_t group_elements; /* as in weft_rows_args */
+    /* Rows are quantised on their way to the experts, as weft_rows_quantise does it, and the
+     * experts get them so, with their scales. All zero: they stay as they are. */
+    weft_quantisation quantisation;
     int32_t num_blocks; /* of every launch, as weft_ep_config's: the least of all ranks counts */
     /* Each rank as it likes. By expert in packets, of more than R warps of a block, the last R do
      * nothing but hear the ranks. */
@@ -322,8 +320,8 @@ typedef struct weft_ll_dispatch_args {
     /* To receive; all but rows are optional. C is expert_capacity, L the number of local
      * experts. */
     int32_t *num_rows_per_rank; /* [R] rows that came from each source, each counted once */
-    /* By expert: [L][C][hidden] of narrow_dtype, or dtype; rows that nobody sent are left as they
-     * are. */
+    /* By expert: [L][C][hidden] of quantisation.dtype, or dtype; rows that nobody sent are left as
+     * they are. */
     void *rows;
     void *scales; /* by expert: [L][C] of each row's scales, if rows are quantised */
     /* 0: a row's scales lie side by side. Else by columns, as in weft_rows_args, those of each
@@ -354,7 +352,7 @@ WEFT_API weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *
  * x[h] + s * source_stride_bytes + i * row_stride_bytes, the other data of the row likewise. */
 typedef struct weft_ll_slots {
     size_t size;
-    /* [hidden] of narrow_dtype, or dtype; of half h. x[1] NULL: num_results is 1. */
+    /* [hidden] of quantisation.dtype, or dtype; of half h. x[1] NULL: num_results is 1. */
     const void *x[2];
     const void *scales[2];        /* the row's scales, side by side; NULL: it is not quantised */
     const int32_t *experts[2];    /* [num_topk] the local id of each choice, -1 for others */

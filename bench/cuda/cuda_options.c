@@ -34,19 +34,10 @@ static void parse_format(struct argp_state *state, char *text, struct row_format
 static void parse_formats(void *input, const char *text, struct argp_state *state)
 {
     struct cuda_options *options = input;
-    char *rest = strdup(text), *member; /* lives as long as the process, as the next */
+    char *rest = strdup(text), *member; /* lives as long as the process */
     options->num_formats = 0;
     while ((member = next_of(state, &rest, ",", options->num_formats, MAX_LISTED)) != NULL)
         parse_format(state, member, &options->formats[options->num_formats++]);
-}
-
-static void parse_traces(void *input, const char *text, struct argp_state *state)
-{
-    struct cuda_options *options = input;
-    char *rest = strdup(text), *member;
-    options->num_traces = 0;
-    while ((member = next_of(state, &rest, ",", options->num_traces, MAX_LISTED)) != NULL)
-        options->traces[options->num_traces++] = member;
 }
 
 enum { MAX_TOKENS = 1 << 16, MAX_EXPERTS = 1 << 16, MAX_ITERS = 10000, MAX_SMS = 1024 };
@@ -77,21 +68,6 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGERS, "sms", "LIST", "Multiprocessors used", "4,8,10,12,16,24,32,64,132",
      AT(num_sms), 1, MAX_SMS},
     {OPTION_INTEGER, "part-mib", "N", "Size of one large copy", "64", AT(part_mib), 1, 1024},
-    {OPTION_GROUP, .doc = "Only for ep"},
-    {OPTION_INTEGERS, "blocks", "LIST",
-     "Blocks per operation, 0: the library's choice; those after the first only for dispatch "
-     "and combine of the first number of tokens",
-     "0,8,10,12,16,24", AT(num_blocks), 0, MAX_SMS},
-    {OPTION_INTEGER, "warps", "N", "Warps per block, 0: the library's choice", "0", AT(num_warps),
-     0, 32},
-    {OPTION_FLAG, "low-latency", NULL,
-     "Instead of the other measurements: the low-latency operations, by rank and by expert, with "
-     "rows of the first of --rows",
-     NULL, AT(mode)},
-    {OPTION_OTHER, "trace", "LIST",
-     "Instead of the other measurements: every layer of MOETRACE files, whose tokens, top-k and "
-     "experts it takes, with rows of the first of --rows and the first of --blocks",
-     NULL, .parse = parse_traces},
     {0}};
 
 static void check(void *input, struct argp_state *state)

@@ -16,7 +16,6 @@ struct row_format {
 };
 
 enum measure { MEASURE_ALL, MEASURE_PUSH, MEASURE_PULL, MEASURE_COPY };
-enum mode { MODE_NORMAL, MODE_LOW_LATENCY };
 enum output { OUTPUT_TABLE, OUTPUT_JSON };
 
 struct cuda_options {
@@ -24,11 +23,6 @@ struct cuda_options {
     enum measure measure;
     struct option_list num_tokens; /* per rank */
     struct option_list num_sms;
-    struct option_list num_blocks; /* of weft; 0: its choice */
-    int32_t num_warps;             /* the same */
-    enum mode mode;                /* of weft */
-    int32_t num_traces;
-    const char *traces[MAX_LISTED]; /* files of routing; none: the seeded gate's */
     int32_t num_formats;
     struct row_format formats[MAX_LISTED];
     int32_t num_topk, num_experts;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from typing import Any
@@ -163,6 +164,31 @@ class Communicator(Object):
         info = abi.NetInfo()
         check(lib.weft_net_query(self._native.pointer(), ctypes.byref(info)))
         return info
+
+    # ------------------------------------------------------------ what it did
+
+    def stats(self) -> abi.Stats:
+        """How many operations there were, their bytes, and how long they waited for ranks."""
+        stats = abi.Stats()
+        check(lib.weft_stats_query(self._native.pointer(), ctypes.byref(stats)))
+        return stats
+
+    def peer_stats(self, rank: int) -> abi.PeerStats:
+        """How long this rank has waited for another one, and how often that came last."""
+        stats = abi.PeerStats()
+        check(lib.weft_stats_query_peer(self._native.pointer(), rank, ctypes.byref(stats)))
+        return stats
+
+    def slowest(self) -> abi.Slowest:
+        """The rank that the others wait for, by this rank's evidence; rank -1: there is none."""
+        slowest = abi.Slowest()
+        check(lib.weft_stats_query_slowest(self._native.pointer(), ctypes.byref(slowest)))
+        return slowest
+
+    def write_records(self, path: str | None = None) -> None:
+        """Writes the flight record of this rank as JSON, for `weft record`. Without a path: into
+        the directory that WEFT_RECORD names."""
+        check(lib.weft_records_write(self._native.pointer(), path and os.fsencode(path)))
 
     # ------------------------------------------------------------ calls
 

@@ -101,8 +101,8 @@ class Dispatch:
     def _narrow(listed: abi.Plane, plane: Any, seen: arrays.View, how: Narrowing) -> Output:
         """Lists a plane as one that is quantised; returns its scales."""
         arrays.check_rows(seen, "x[0]")
-        listed.dtype, listed.narrow_dtype = arrays.weft_dtype(seen, None, "x[0]"), how.dtype
-        listed.scale, listed.group_elements = how.scale, how.group
+        listed.dtype, listed.quantisation.dtype = arrays.weft_dtype(seen, None, "x[0]"), how.dtype
+        listed.quantisation.scale, listed.quantisation.group_elements = how.scale, how.group
         shape, dtype = scale_shape(0, seen.shape[1], how.group, how.scale)
         return Output(listed, "scales", plane, shape[1:], dtype)
 

@@ -129,7 +129,8 @@ class LowLatency(Object):
         settings = abi.LlConfig(
             hidden=hidden, max_tokens=max_tokens, num_topk=num_topk,
             dtype=arrays.dtype_value(self._dtype), layout=layout, answer=answer,
-            answer_dtype=answer_dtype, narrow_dtype=narrow, scale=scale, group_elements=group,
+            answer_dtype=answer_dtype,
+            quantisation=abi.Quantisation(dtype=narrow, scale=scale, group_elements=group),
             within=within and within._native.pointer(), **config)
         self.ep, self._within = ep, within
         self._hidden, self._num_topk = hidden, num_topk
@@ -291,19 +292,20 @@ class LowLatency(Object):
                        "num_rows_per_expert": ((experts,), "int32"),
                        "src_tokens": ((experts, capacity), "int32"),
                        "row_ranges": ((experts, num_ranks), "int64")}
-            if self._config.narrow_dtype != Dtype.NONE:
+            if self._config.quantisation.dtype != Dtype.NONE:
                 shapes["scales"] = self._shape_of_scales(experts, capacity)
         return shapes
 
     def _shape_of_scales(self, experts: int, capacity: int) -> tuple[tuple[int, ...], str]:
-        groups, is_byte = self._num_groups(), self._config.scale == ScaleKind.UE8M0
+        groups, is_byte = self._num_groups(), self._config.quantisation.scale == ScaleKind.UE8M0
         if not self._scale_columns:
             return (experts, capacity, groups), "uint8" if is_byte else "float32"
         return (experts, (groups + 3) // 4 if is_byte else groups, capacity), \
             "int32" if is_byte else "float32"
 
     def _num_groups(self) -> int:
-        return self._config.hidden // (self._config.group_elements or self._config.hidden)
+        config = self._config
+        return config.hidden // (config.quantisation.group_elements or config.hidden)
 
     def empty_rows(self, like: Any, leave_out: Sequence[str] = ()) -> Rows:
         """Arrays for a dispatch's outputs, of the library and device of `like`. leave_out: names of
@@ -340,7 +342,7 @@ class LowLatency(Object):
                     arrays.dtype_like(like, dtype))
                 for address in addresses if address)
 
-        scale_dtype = "uint8" if config.scale == ScaleKind.UE8M0 else "float32"
+        scale_dtype = "uint8" if config.quantisation.scale == ScaleKind.UE8M0 else "float32"
         return Slots(
             half=comm.array_at(slots.half, 4, (1,), arrays.dtype_like(like, "int32")),
             x=both(slots.x, config.hidden, self._row_dtype),

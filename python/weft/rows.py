@@ -102,6 +102,7 @@ def _args(comm: Communicator, wide: arrays.View, dtype: Any, name: str, rows: An
     is_log = narrow == Dtype.LOG_10BIT
     return abi.RowsArgs(scales=None if is_log else comm.view(scales, "scales").address,
                         num_rows=wide.shape[0], hidden=wide.shape[1],
-                        group_elements=0 if is_log else group,
-                        dtype=arrays.weft_dtype(wide, dtype, name), narrow_dtype=narrow,
-                        scale=0 if is_log else scale)
+                        dtype=arrays.weft_dtype(wide, dtype, name),
+                        quantisation=abi.Quantisation(
+                            dtype=narrow, scale=0 if is_log else scale,
+                            group_elements=0 if is_log else group))

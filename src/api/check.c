@@ -55,17 +55,17 @@ weft_result weft__check_wire_of_row(weft_dtype wire, const char *name, int64_t h
                        (long long)hidden, WP_LOG_GROUP_ELEMENTS, name);
 }
 
-weft_result weft__check_quantisation(weft_dtype narrow_dtype, weft_scale_kind scale,
-                                     int64_t group_elements, int64_t hidden)
+weft_result weft__check_quantisation(const weft_quantisation *quantisation, int64_t hidden)
 {
-    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)narrow_dtype, WEFT_FP8_E4M3, WEFT_INT8,
-                               "narrow_dtype"));
-    WEFT__TRY(weft__check_enum(WEFT__ENUM_SCALE, (int32_t)scale, WEFT_SCALE_FP32, WEFT_SCALE_UE8M0,
-                               "scale"));
-    WEFT__TRY(weft__check_range(group_elements, 0, hidden, "group_elements"));
+    const int32_t group_elements = quantisation->group_elements;
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)quantisation->dtype, WEFT_FP8_E4M3,
+                               WEFT_INT8, "quantisation.dtype"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_SCALE, (int32_t)quantisation->scale, WEFT_SCALE_FP32,
+                               WEFT_SCALE_UE8M0, "quantisation.scale"));
+    WEFT__TRY(weft__check_range(group_elements, 0, hidden, "quantisation.group_elements"));
     if (group_elements > 0 && hidden % group_elements != 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "group_elements is %lld, must divide hidden, which is %lld",
-                           (long long)group_elements, (long long)hidden);
+                           "quantisation.group_elements is %d, must divide hidden, which is %lld",
+                           group_elements, (long long)hidden);
     return WEFT_OK;
 }

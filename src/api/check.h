@@ -43,8 +43,7 @@ weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest
 
 /* How rows of `hidden` elements are quantised: FP8 or INT8, and groups that divide them; 0: all of
  * the row. */
-weft_result weft__check_quantisation(weft_dtype narrow_dtype, weft_scale_kind scale,
-                                     int64_t group_elements, int64_t hidden);
+weft_result weft__check_quantisation(const weft_quantisation *quantisation, int64_t hidden);
 
 /* What rows are combined in on their way, an argument named so; and rows of that many elements. */
 weft_result weft__check_wire(weft_dtype wire, const char *name);

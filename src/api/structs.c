@@ -120,6 +120,24 @@ weft_result weft__struct_check(enum weft__struct kind, const void *given, const 
     return check_size(&types[kind], size, name);
 }
 
+weft_result weft__struct_check_array(enum weft__struct kind, const void *given, int32_t count,
+                                     const char *name)
+{
+    size_t stride = 0, size;
+    WEFT__TRY(weft__check_array(given, count, name));
+    if (count > 0)
+        memcpy(&stride, given, sizeof stride);
+    for (int32_t i = 0; i < count; i++) {
+        memcpy(&size, (const char *)given + (size_t)i * stride, sizeof size);
+        WEFT__TRY(check_size(&types[kind], size, name));
+        if (size != stride)
+            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                               "%s[%d].size is %zu and %s[0].size is %zu: they must be the same",
+                               name, i, size, name, stride);
+    }
+    return WEFT_OK;
+}
+
 void weft__struct_write(enum weft__struct kind, void *given, const void *filled)
 {
     size_t size;

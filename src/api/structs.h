@@ -13,11 +13,15 @@
 #define WEFT__STRUCTS(X)                                                                           \
     X(weft_comm_config, num_streams)                                                               \
     X(weft_env_info, num_ranks_variable)                                                           \
+    X(weft_job_rank, error)                                                                        \
     X(weft_team_info, team_idx)                                                                    \
     X(weft_machine_info, reason)                                                                   \
     X(weft_device_info, name)                                                                      \
     X(weft_net_info, gpu_memory)                                                                   \
     X(weft_heap_info, page_bytes)                                                                  \
+    X(weft_stats, waited_ns)                                                                       \
+    X(weft_peer_stats, late_ns)                                                                    \
+    X(weft_slowest, call)                                                                          \
     X(weft_rma_args, reserved)                                                                     \
     X(weft_rows_args, reserved)                                                                    \
     X(weft_coll_choice, algorithm)                                                                 \
@@ -62,6 +66,9 @@ weft_result weft__struct_read_array(enum weft__struct type, void *copies, const 
 
 /* Before anything is done for a struct that the caller gets: the memory is there. */
 weft_result weft__struct_check(enum weft__struct type, const void *given, const char *name);
+/* The same for an array of `count`, whose size is that of the first. */
+weft_result weft__struct_check_array(enum weft__struct type, const void *given, int32_t count,
+                                     const char *name);
 /* Fills in a struct that has been checked, all but its size. */
 void weft__struct_write(enum weft__struct type, void *given, const void *filled);
 
@@ -74,5 +81,7 @@ void weft__struct_write(enum weft__struct type, void *given, const void *filled)
                             name)
 #define WEFT__CHECK_OUTPUT(type, given, name)                                                      \
     weft__struct_check(WEFT__STRUCT_##type, (const type *){given}, name)
+#define WEFT__CHECK_OUTPUTS(type, given, count, name)                                              \
+    weft__struct_check_array(WEFT__STRUCT_##type, (const type *){given}, count, name)
 #define WEFT__WRITE(type, given, filled)                                                           \
     weft__struct_write(WEFT__STRUCT_##type, (type *){given}, (const type *){filled})

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "api/destroy.h"
+#include "api/log_job.h"
 #include "api/overlap.h"
 #include "api/structs.h"
 #include "memory/rings.h"
 
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
-static const uint64_t max_row_bytes = UINT64_C(1) << 42; /* so that R rows fit 63 bits */
 
 static weft_result check_bytes(uint64_t bytes, const char *name)
 {
@@ -76,7 +76,7 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(check_bytes(config.staging_bytes, "staging_bytes"));
     WEFT__TRY(read_choices(&config, choices));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__COLL_MAX_BLOCKS, "num_blocks"));
-    WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
+    WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT_MAX_WARPS, "num_warps"));
     WEFT__TRY(check_rings(&config));
     /* Before the state of comm: a rank that is told so may leave while others are yet to be
      * told. */
@@ -85,7 +85,9 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     weft_coll *created;
     weft__comm_enter(comm, WEFT__CALL_COLL_CREATE);
     WEFT__TRY(weft__coll_create(comm, &config, &created));
-    return weft__give_on_all(comm, WEFT__KIND_COLL, created, comm, coll);
+    WEFT__TRY(weft__give_on_all(comm, WEFT__KIND_COLL, created, comm, coll));
+    weft__log_collectives(*coll);
+    return WEFT_OK;
 }
 
 weft_result weft_coll_destroy(weft_coll *coll)
@@ -188,8 +190,9 @@ static weft_result check_call(const struct weft__coll_call *call)
     WEFT__TRY(
         weft__check_enum(WEFT__ENUM_REDUCE_OP, (int32_t)call->op, WEFT_SUM, WEFT_PREMUL_SUM, "op"));
     WEFT__TRY(check_average(call));
-    WEFT__TRY(weft__check_range((int64_t)call->count, 0,
-                                (int64_t)(max_row_bytes / wp_dtype_bytes(call->dtype)), "count"));
+    WEFT__TRY(weft__check_range(
+        (int64_t)call->count, 0,
+        (int64_t)((uint64_t)WEFT_COLL_MAX_BYTES / wp_dtype_bytes(call->dtype)), "count"));
     return weft__check_range(call->root, 0, call->coll->comm->num_ranks - 1, "root");
 }
 
@@ -320,7 +323,7 @@ static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_r
                                struct wp_span *rows, uint64_t *extent_bytes)
 {
     const uint64_t element_bytes = wp_dtype_bytes(call->dtype);
-    const int64_t most = (int64_t)(max_row_bytes / element_bytes);
+    const int64_t most = (int64_t)((uint64_t)WEFT_COLL_MAX_BYTES / element_bytes);
     *extent_bytes = 0;
     for (int32_t rank = 0; rank < num_ranks; rank++) {
         if (counts[rank] < 0 || counts[rank] > most || offsets[rank] < 0 || offsets[rank] > most)

@@ -8,8 +8,6 @@
 #include "api/structs.h"
 #include "coll/coll.h"
 
-static const uint64_t max_bytes = UINT64_C(1) << 42; /* as of a row of the other operations */
-
 /* ---------------------------------------------------------------- the end of a group */
 
 static weft_result check_overlaps(const struct weft__coll_group *group)
@@ -116,8 +114,9 @@ static weft_result check(const weft_coll *coll, const struct weft__coll_transfer
     WEFT__TRY(weft__check_range(transfer->peer, 0, coll->comm->num_ranks - 1, "peer"));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)transfer->dtype, WEFT_INT32,
                                WEFT_FP8_E4M3, "dtype"));
-    WEFT__TRY(weft__check_range(count, 0, (int64_t)(max_bytes / wp_dtype_bytes(transfer->dtype)),
-                                "count"));
+    WEFT__TRY(weft__check_range(
+        count, 0, (int64_t)((uint64_t)WEFT_COLL_MAX_BYTES / wp_dtype_bytes(transfer->dtype)),
+        "count"));
     WEFT__TRY(weft__check_array(transfer->memory, count, is_sent ? "send" : "recv"));
     if (count == 0)
         return WEFT_OK;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/destroy.h"
+#include "api/log_job.h"
 #include "api/overlap.h"
 #include "api/structs.h"
 #include "coll/comm_barrier.h"
@@ -22,7 +23,7 @@ weft_result weft_unique_id_create(weft_unique_id *id)
 static weft_result read_config(const weft_comm_config *given, weft_comm_config *config)
 {
     WEFT__TRY(WEFT__READ_OPTIONAL(weft_comm_config, config, given, "config"));
-    WEFT__TRY(weft__check_range(config->num_streams, 0, WEFT__MAX_STREAMS, "num_streams"));
+    WEFT__TRY(weft__check_range(config->num_streams, 0, WEFT_MAX_STREAMS, "num_streams"));
     return weft__check_enum(WEFT__ENUM_MACHINE, (int32_t)config->machine, WEFT_MACHINE_AUTO,
                             WEFT_MACHINE_CUDA, "machine");
 }
@@ -46,6 +47,14 @@ static weft_result finish(weft_comm *created, weft_comm **comm)
     return result;
 }
 
+/* The ranks of a job: those of a split are of the same one. */
+static weft_result begin(weft_comm *created, weft_comm **comm)
+{
+    WEFT__TRY(finish(created, comm));
+    weft__log_job(*comm);
+    return WEFT_OK;
+}
+
 weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
                              const weft_comm_config *user_config, weft_comm **comm)
 {
@@ -60,7 +69,7 @@ weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num
     WEFT__TRY(read_config(user_config, &config));
     WEFT__TRY(weft__machine_choose(config.machine, &machine));
     WEFT__TRY(weft__comm_create(id, rank, num_ranks, &config, &machine->hooks, &created));
-    return finish(created, comm);
+    return begin(created, comm);
 }
 
 weft_result weft_comm_create_from_env(const weft_comm_config *user_config, weft_comm **comm)
@@ -73,7 +82,7 @@ weft_result weft_comm_create_from_env(const weft_comm_config *user_config, weft_
     WEFT__TRY(read_config(user_config, &config));
     WEFT__TRY(weft__machine_choose(config.machine, &machine));
     WEFT__TRY(weft__comm_create_from_env(&config, &machine->hooks, &created));
-    return finish(created, comm);
+    return begin(created, comm);
 }
 
 static weft_result note_parent_ranks(weft_comm *created, int32_t own)
@@ -208,8 +217,7 @@ weft_machine weft_comm_machine(const weft_comm *comm)
 
 int32_t weft_comm_device(const weft_comm *comm)
 {
-    return weft__object_exists(WEFT__KIND_COMM, comm) ? weft__machine_of(comm)->device_of(comm)
-                                                      : -1;
+    return weft__object_exists(WEFT__KIND_COMM, comm) ? comm->hooks->device_of(comm) : -1;
 }
 
 int32_t weft_comm_rank(const weft_comm *comm)

@@ -14,10 +14,10 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(ep, "ep"));
     WEFT__TRY(WEFT__READ(weft_ep_config, &config, user_config, "config"));
-    WEFT__TRY(weft__check_range(config.num_experts, 1, WEFT__EP_MAX_EXPERTS, "num_experts"));
+    WEFT__TRY(weft__check_range(config.num_experts, 1, WEFT_MAX_EXPERTS, "num_experts"));
     WEFT__TRY(weft__check_range(config.max_topk, 0, WEFT_MAX_TOPK, "max_topk"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
-    WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
+    WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT_MAX_WARPS, "num_warps"));
     WEFT__TRY(weft__check_range(config.num_channels, 0, WEFT__MAX_CHANNELS, "num_channels"));
     WEFT__TRY(weft__check_range(config.num_staging_slots, 0, WEFT__MAX_SLOTS, "num_staging_slots"));
     WEFT__TRY(
@@ -107,7 +107,7 @@ weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *user
     WEFT__TRY(weft__check_range(args.num_planes, 0, WEFT_MAX_PLANES, "num_planes"));
     WEFT__TRY(weft__check_array(args.plane_row_bytes, args.num_planes, "plane_row_bytes"));
     for (int32_t i = 0; i < args.num_planes; i++)
-        WEFT__TRY(weft__check_range((int64_t)args.plane_row_bytes[i], 1, INT32_MAX,
+        WEFT__TRY(weft__check_range((int64_t)args.plane_row_bytes[i], 1, WEFT_MAX_ROW_BYTES,
                                     "plane_row_bytes[i]"));
     WEFT__TRY(weft__check_range(args.with_topk, 0, 1, "with_topk"));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.index_type,

@@ -37,12 +37,12 @@ static weft_result check_gaps(const weft_ep_handle *handle, int32_t capacity)
 static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *plane, int32_t i,
                                const weft_ep_expand_args *args)
 {
-    if (plane->row_bytes < 1 || plane->row_bytes > INT32_MAX)
+    if (plane->row_bytes < 1 || plane->row_bytes > WEFT_MAX_ROW_BYTES)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d].row_bytes is %llu, allowed are 1..%d", i,
-                           (unsigned long long)plane->row_bytes, INT32_MAX);
+                           (unsigned long long)plane->row_bytes, WEFT_MAX_ROW_BYTES);
     if (weft__plane_is_quantised(plane) || plane->scales != NULL || plane->dtype != 0 ||
-        plane->scale != 0 || plane->group_elements != 0)
+        plane->quantisation.scale != 0 || plane->quantisation.group_elements != 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d]: its scales and the fields behind must be 0: rows that "
                            "dispatch has quantised are one plane here, their scales another",
@@ -116,8 +116,8 @@ static weft_result check_sums(const weft_ep_handle *handle, const weft_ep_reduce
                            (int)args->out_dtype,
                            weft__constant_name(WEFT__ENUM_DTYPE, args->dtype));
     const weft_dtype largest = args->out_dtype == WEFT_FP32 ? WEFT_FP32 : args->dtype;
-    WEFT__TRY(
-        weft__check_range(args->hidden, 1, INT32_MAX / (int64_t)wp_dtype_bytes(largest), "hidden"));
+    WEFT__TRY(weft__check_range(args->hidden, 1,
+                                WEFT_MAX_ROW_BYTES / (int64_t)wp_dtype_bytes(largest), "hidden"));
     WEFT__TRY(weft__check_array(args->rows, args->expanded_capacity, "rows"));
     WEFT__TRY(weft__check_array(args->out, args->capacity, "out"));
     WEFT__TRY(weft__ep_check_pointer(handle, args->rows, "rows"));

@@ -140,9 +140,9 @@ static weft_result check_quantised(weft_plane *plane, int32_t i, int32_t capacit
                            "an element of its dtype",
                            i, (unsigned long long)plane->row_bytes, (long long)element_bytes);
     const int64_t hidden = (int64_t)plane->row_bytes / element_bytes;
-    WEFT__TRY(
-        weft__check_quantisation(plane->narrow_dtype, plane->scale, plane->group_elements, hidden));
-    plane->group_elements = plane->group_elements == 0 ? (int32_t)hidden : plane->group_elements;
+    WEFT__TRY(weft__check_quantisation(&plane->quantisation, hidden));
+    if (plane->quantisation.group_elements == 0)
+        plane->quantisation.group_elements = (int32_t)hidden;
     if (weft__plane_scales_bytes(plane) > INT32_MAX)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "%s: those of a row have %llu bytes, allowed are 1..%d", name,
@@ -153,11 +153,11 @@ static weft_result check_quantised(weft_plane *plane, int32_t i, int32_t capacit
 static weft_result check_not_quantised(const weft_plane *plane, int32_t i)
 {
     if (plane->scales == NULL && plane->dtype == WEFT_DTYPE_NONE &&
-        plane->scale == WEFT_SCALE_FP32 && plane->group_elements == 0)
+        plane->quantisation.scale == WEFT_SCALE_FP32 && plane->quantisation.group_elements == 0)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "planes[%d].narrow_dtype is WEFT_DTYPE_NONE: its scales, dtype, scale and "
-                       "group_elements must be 0",
+                       "planes[%d].quantisation.dtype is WEFT_DTYPE_NONE: its scales, dtype and "
+                       "the rest of quantisation must be 0",
                        i);
 }
 
@@ -165,10 +165,10 @@ static weft_result check_plane(const weft_ep_handle *handle, weft_plane *plane, 
                                int32_t capacity)
 {
     const int32_t num_tokens = handle->routing.num_tokens;
-    if (plane->row_bytes < 1 || plane->row_bytes > INT32_MAX)
+    if (plane->row_bytes < 1 || plane->row_bytes > WEFT_MAX_ROW_BYTES)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d].row_bytes is %llu, allowed are 1..%d", i,
-                           (unsigned long long)plane->row_bytes, INT32_MAX);
+                           (unsigned long long)plane->row_bytes, WEFT_MAX_ROW_BYTES);
     if (plane->src == NULL && num_tokens > 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d].src is NULL, allowed only for 0 tokens, not for %d", i,
@@ -189,7 +189,7 @@ static weft_result check_planes(const weft_ep_handle *handle, const weft_ep_disp
         if (weft__plane_is_quantised(&planes[i]) && i != quantised)
             return weft__error(
                 WEFT_ERROR_INVALID_ARGUMENT,
-                "planes[%d] and planes[%d] have a narrow_dtype: at most one plane of "
+                "planes[%d] and planes[%d] have a quantisation: at most one plane of "
                 "a dispatch is quantised",
                 quantised, i);
     }
@@ -251,8 +251,8 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(WEFT__READ(weft_ep_combine_args, &args, user_args, "args"));
     WEFT__TRY(
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
-    WEFT__TRY(weft__check_range(args.hidden, 1, INT32_MAX / (int64_t)wp_dtype_bytes(args.dtype),
-                                "hidden"));
+    WEFT__TRY(weft__check_range(
+        args.hidden, 1, WEFT_MAX_ROW_BYTES / (int64_t)wp_dtype_bytes(args.dtype), "hidden"));
     if (handle->ep->internode != NULL)
         WEFT__TRY(weft__check_wire_of_row(handle->ep->combine_wire, "combine_wire of the weft_ep",
                                           args.hidden));

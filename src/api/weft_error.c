@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/host/error.h"
 
+#include "weft_commit.h"
+
 uint32_t weft_version(void)
 {
     return WEFT_VERSION_MAJOR * 10000 + WEFT_VERSION_MINOR * 100 + WEFT_VERSION_PATCH;
+}
+
+const char *weft_commit(void)
+{
+    return WEFT__COMMIT;
 }
 
 const char *weft_result_string(weft_result result)

@@ -4,16 +4,17 @@
 #include <stdlib.h>
 
 #include "api/destroy.h"
+#include "api/log_job.h"
 #include "api/structs.h"
 
 static weft_result check_quantisation(const weft_ll_config *config)
 {
-    if (config->narrow_dtype == WEFT_DTYPE_NONE) {
-        WEFT__TRY(weft__check_unused((uint64_t)config->scale, "scale"));
-        return weft__check_unused((uint64_t)config->group_elements, "group_elements");
+    if (config->quantisation.dtype == WEFT_DTYPE_NONE) {
+        WEFT__TRY(weft__check_unused((uint64_t)config->quantisation.scale, "quantisation.scale"));
+        return weft__check_unused((uint64_t)config->quantisation.group_elements,
+                                  "quantisation.group_elements");
     }
-    return weft__check_quantisation(config->narrow_dtype, config->scale, config->group_elements,
-                                    config->hidden);
+    return weft__check_quantisation(&config->quantisation, config->hidden);
 }
 
 static weft_result check_masks(const weft_ep *ep, const weft_ll_config *config)
@@ -101,9 +102,9 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
     const int64_t num_ranks = ep->comm->num_ranks;
     WEFT__TRY(
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->dtype, WEFT_BF16, WEFT_FP32, "dtype"));
-    WEFT__TRY(weft__check_range(config->hidden, 1, INT32_MAX / (int64_t)wp_dtype_bytes(WEFT_FP32),
-                                "hidden"));
-    WEFT__TRY(weft__check_range(config->max_tokens, 1, WEFT__LL_MAX_TOKENS, "max_tokens"));
+    WEFT__TRY(weft__check_range(config->hidden, 1,
+                                WEFT_MAX_ROW_BYTES / (int64_t)wp_dtype_bytes(WEFT_FP32), "hidden"));
+    WEFT__TRY(weft__check_range(config->max_tokens, 1, WEFT_LL_MAX_TOKENS, "max_tokens"));
     WEFT__TRY(weft__check_range(config->num_topk, 1, ep->max_topk, "num_topk"));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_LAYOUT, (int32_t)config->layout, WEFT_LL_BY_RANK,
                                WEFT_LL_BY_EXPERT, "layout"));
@@ -130,13 +131,13 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
     WEFT__TRY(check_within(ep, config));
     WEFT__TRY(check_carrier(ep, config));
     WEFT__TRY(weft__check_range(config->num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
-    return weft__check_range(config->num_warps, 0, WEFT__MAX_WARPS, "num_warps");
+    return weft__check_range(config->num_warps, 0, WEFT_MAX_WARPS, "num_warps");
 }
 
 /* Keeps the experts only if the configuration is right. */
 static weft_result find_experts(weft_ep *ep, const weft_ll_config *config, weft_ep **experts)
 {
-    WEFT__TRY(weft__check_range(config->num_experts, 0, WEFT__EP_MAX_EXPERTS, "num_experts"));
+    WEFT__TRY(weft__check_range(config->num_experts, 0, WEFT_MAX_EXPERTS, "num_experts"));
     WEFT__TRY(weft__ll_experts_of(ep, config, experts));
     const weft_result result = check_config(*experts, config);
     if (result != WEFT_OK)
@@ -205,7 +206,7 @@ weft_result weft_ll_plan_sizes(const weft_comm *comm, const weft_ll_job *user_jo
     WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ll_sizes, sizes, "sizes"));
     WEFT__TRY(weft__check_range(job.num_ranks, 1, WEFT__MAX_RANKS, "num_ranks"));
     WEFT__TRY(weft__check_range(job.num_nodes, 0, job.num_ranks, "num_nodes"));
-    WEFT__TRY(weft__check_range(config.num_experts, 1, WEFT__EP_MAX_EXPERTS, "num_experts"));
+    WEFT__TRY(weft__check_range(config.num_experts, 1, WEFT_MAX_EXPERTS, "num_experts"));
     if (config.within != NULL)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "within: it must be NULL, since a planned job has no memory");
@@ -249,6 +250,7 @@ weft_result weft_ll_create(weft_ep *ep, const weft_ll_config *user_config, weft_
     weft_ll *created;
     weft_ep *experts;
     WEFT__TRY(find_experts(ep, &config, &experts));
+    weft__log_low_latency(ep->comm, experts, &config);
     if (config.within != NULL)
         return create_within(ep, experts, &config, ll);
     weft__comm_enter(ep->comm, WEFT__CALL_LL_CREATE);

@@ -5,18 +5,16 @@
 #include "api/overlap.h"
 #include "api/structs.h"
 
-static const int64_t max_row_bytes = INT32_MAX;
-
 /* ---------------------------------------------------------------- checks */
 
-static weft_result check_narrow_dtype(weft_dtype dtype)
+static weft_result check_quantised_dtype(weft_dtype dtype)
 {
     if (dtype == WEFT_FP8_E4M3 || dtype == WEFT_INT8 || dtype == WEFT_LOG_10BIT)
         return WEFT_OK;
     const char *constant = weft__constant_name(WEFT__ENUM_DTYPE, dtype);
     return weft__error(
         WEFT_ERROR_INVALID_ARGUMENT,
-        "narrow_dtype is %s (%d), allowed are WEFT_FP8_E4M3 (%d), WEFT_INT8 (%d) and "
+        "quantisation.dtype is %s (%d), allowed are WEFT_FP8_E4M3 (%d), WEFT_INT8 (%d) and "
         "WEFT_LOG_10BIT (%d)",
         constant, (int)dtype, WEFT_FP8_E4M3, WEFT_INT8, WEFT_LOG_10BIT);
 }
@@ -25,20 +23,25 @@ static weft_result check_types(const weft_rows_args *args)
 {
     WEFT__TRY(
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->dtype, WEFT_BF16, WEFT_FP32, "dtype"));
-    WEFT__TRY(check_narrow_dtype(args->narrow_dtype));
-    return weft__check_enum(WEFT__ENUM_SCALE, (int32_t)args->scale, WEFT_SCALE_FP32,
-                            WEFT_SCALE_UE8M0, "scale");
+    return check_quantised_dtype(args->quantisation.dtype);
 }
 
 /* Its groups have headers in the rows. */
 static weft_result check_logarithmic(weft_rows_args *args)
 {
-    if (args->group_elements != 0 && args->group_elements != WP_LOG_GROUP_ELEMENTS)
+    const int32_t group_elements = args->quantisation.group_elements;
+    if (group_elements != 0 && group_elements != WP_LOG_GROUP_ELEMENTS)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "group_elements is %lld, of WEFT_LOG_10BIT allowed are 0 and %d",
-                           (long long)args->group_elements, WP_LOG_GROUP_ELEMENTS);
-    args->group_elements = WP_LOG_GROUP_ELEMENTS;
-    WEFT__TRY(weft__check_unused((uint64_t)args->scale, "scale"));
+                           "quantisation.group_elements is %d, of WEFT_LOG_10BIT allowed are 0 "
+                           "and %d",
+                           group_elements, WP_LOG_GROUP_ELEMENTS);
+    if (args->hidden % WP_LOG_GROUP_ELEMENTS != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "hidden is %lld, must be a multiple of %d where quantisation.dtype is "
+                           "WEFT_LOG_10BIT",
+                           (long long)args->hidden, WP_LOG_GROUP_ELEMENTS);
+    args->quantisation.group_elements = WP_LOG_GROUP_ELEMENTS;
+    WEFT__TRY(weft__check_unused((uint64_t)args->quantisation.scale, "quantisation.scale"));
     WEFT__TRY(weft__check_unused((uintptr_t)args->scales, "scales"));
     return weft__check_unused(args->scale_column_bytes, "scale_column_bytes");
 }
@@ -47,18 +50,14 @@ static weft_result check_logarithmic(weft_rows_args *args)
 static weft_result check_shape(weft_rows_args *args)
 {
     WEFT__TRY(weft__check_range(args->num_rows, 0, INT32_MAX, "num_rows"));
-    WEFT__TRY(weft__check_range(args->hidden, 1,
-                                max_row_bytes / (int64_t)wp_dtype_bytes(args->dtype), "hidden"));
     WEFT__TRY(weft__check_unused((uint64_t)args->reserved, "reserved"));
-    if (args->narrow_dtype == WEFT_LOG_10BIT)
-        WEFT__TRY(check_logarithmic(args));
-    WEFT__TRY(weft__check_range(args->group_elements, 0, args->hidden, "group_elements"));
-    if (args->group_elements == 0)
-        args->group_elements = args->hidden;
-    else if (args->hidden % args->group_elements != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "group_elements is %lld, must divide hidden, which is %lld",
-                           (long long)args->group_elements, (long long)args->hidden);
+    WEFT__TRY(weft__check_range(
+        args->hidden, 1, WEFT_MAX_ROW_BYTES / (int64_t)wp_dtype_bytes(args->dtype), "hidden"));
+    if (args->quantisation.dtype == WEFT_LOG_10BIT)
+        return check_logarithmic(args);
+    WEFT__TRY(weft__check_quantisation(&args->quantisation, args->hidden));
+    if (args->quantisation.group_elements == 0)
+        args->quantisation.group_elements = (int32_t)args->hidden;
     return WEFT_OK;
 }
 
@@ -84,8 +83,8 @@ static weft_result check_strides(const weft_rows_args *args, uint64_t src_row_by
 /* Columns with what lies between them. */
 static struct weft__extent extent_of_scales(const weft_rows_args *args, enum weft__extent_use use)
 {
-    const uint64_t num_groups = (uint64_t)(args->hidden / args->group_elements);
-    const int is_byte = args->scale == WEFT_SCALE_UE8M0;
+    const uint64_t num_groups = (uint64_t)(args->hidden / args->quantisation.group_elements);
+    const int is_byte = args->quantisation.scale == WEFT_SCALE_UE8M0;
     const uint64_t num_columns = is_byte ? (num_groups + 3) / 4 : num_groups;
     if (args->scale_column_bytes == 0)
         return weft__extent_of("scales", use, args->scales, (uint64_t)args->num_rows,
@@ -93,23 +92,17 @@ static struct weft__extent extent_of_scales(const weft_rows_args *args, enum wef
     return weft__extent_of("scales", use, args->scales, num_columns, args->scale_column_bytes);
 }
 
-static uint64_t row_bytes_of(weft_dtype dtype, int64_t hidden)
-{
-    return dtype == WEFT_LOG_10BIT ? wp_log_row_bytes(hidden)
-                                   : (uint64_t)hidden * wp_dtype_bytes(dtype);
-}
-
 static weft_result check_memory(const weft_rows_args *args, struct wp_quantise_args *filled)
 {
     const uint64_t num_rows = (uint64_t)args->num_rows;
-    const uint64_t src_row_bytes = row_bytes_of(filled->how.src_dtype, args->hidden);
-    const uint64_t dst_row_bytes = row_bytes_of(filled->how.dst_dtype, args->hidden);
+    const uint64_t src_row_bytes = wp_elements_bytes(filled->how.src_dtype, args->hidden);
+    const uint64_t dst_row_bytes = wp_elements_bytes(filled->how.dst_dtype, args->hidden);
     WEFT__TRY(check_strides(args, src_row_bytes));
     filled->src_stride_bytes = args->src_stride_bytes == 0 ? src_row_bytes : args->src_stride_bytes;
     filled->dst_stride_bytes = dst_row_bytes;
     WEFT__TRY(weft__check_array(args->src, args->num_rows, "src"));
     WEFT__TRY(weft__check_array(args->dst, args->num_rows, "dst"));
-    if (args->narrow_dtype != WEFT_LOG_10BIT)
+    if (args->quantisation.dtype != WEFT_LOG_10BIT)
         WEFT__TRY(weft__check_array(args->scales, args->num_rows, "scales"));
     const enum weft__extent_use use_of_scales =
         filled->direction == WP_QUANTISE ? WEFT__EXTENT_WRITTEN : WEFT__EXTENT_READ;
@@ -129,10 +122,10 @@ static struct wp_quantisation quantisation_of(const weft_rows_args *args,
                                               enum wp_quantise_direction direction)
 {
     const int is_there = direction == WP_QUANTISE;
-    return (struct wp_quantisation){.src_dtype = is_there ? args->dtype : args->narrow_dtype,
-                                    .dst_dtype = is_there ? args->narrow_dtype : args->dtype,
-                                    .scale = (enum wp_scale_kind)args->scale,
-                                    .group_elements = (int32_t)args->group_elements,
+    return (struct wp_quantisation){.src_dtype = is_there ? args->dtype : args->quantisation.dtype,
+                                    .dst_dtype = is_there ? args->quantisation.dtype : args->dtype,
+                                    .scale = (enum wp_scale_kind)args->quantisation.scale,
+                                    .group_elements = args->quantisation.group_elements,
                                     .scale_stride_bytes = (int64_t)args->scale_column_bytes};
 }
 

@@ -23,7 +23,7 @@ void weft__coll_measured_device(const weft_comm *comm, char name[WEFT__TUNING_NA
         machine->describe_links(comm, &links);
     /* With more streams launches have fewer blocks than those that were measured. */
     if (!links.is_measured || comm->num_streams > WEFT__USUAL_STREAMS ||
-        machine->describe_device(machine->device_of(comm), &device) != WEFT_OK)
+        machine->describe_device(comm->hooks->device_of(comm), &device) != WEFT_OK)
         device.name[0] = '\0';
     snprintf(name, WEFT__TUNING_NAME_BYTES, "%s", device.name);
 }

@@ -140,7 +140,7 @@ static weft_result parse_row(const struct line *line, int32_t *num_ranks,
     WEFT__TRY(parse_bytes(line, fields[3], &row->max_bytes));
     WEFT__TRY(parse_algorithm(line, fields[4], row));
     WEFT__TRY(parse_number(line, "blocks", fields[5], 0, WEFT__COLL_MAX_BLOCKS, &row->num_blocks));
-    return parse_number(line, "warps", fields[6], 0, WEFT__MAX_WARPS, &row->num_warps);
+    return parse_number(line, "warps", fields[6], 0, WEFT_MAX_WARPS, &row->num_warps);
 }
 
 /* *num_left: of the rows that a source may have. */

@@ -2,6 +2,7 @@
 #include "comm/calls.h"
 
 _Thread_local enum weft__call weft__current_call;
+_Thread_local struct weft__call_detail weft__current_detail;
 
 static const char *const names[WEFT__NUM_CALLS] = {
     [WEFT__CALL_UNKNOWN] = "an operation",

@@ -67,6 +67,21 @@ enum weft__call {
 /* The call of weft.h that this thread is in. Messages name its launches by this call. */
 extern _Thread_local enum weft__call weft__current_call;
 
+/* More about this thread's call, for its records; it says nothing of another call than `call`. */
+struct weft__call_detail {
+    enum weft__call call;
+    uint64_t num_bytes;
+    const char *algorithm, *reason; /* text that is never freed, or NULL */
+};
+extern _Thread_local struct weft__call_detail weft__current_detail;
+
+/* Bytes are all that is to be told of the current call. */
+static inline void weft__tell_bytes(uint64_t num_bytes)
+{
+    weft__current_detail =
+        (struct weft__call_detail){.call = weft__current_call, .num_bytes = num_bytes};
+}
+
 /* "weft_heap_alloc" */
 const char *weft__call_name(int32_t call);
 

@@ -18,6 +18,7 @@
 #include "comm/rendezvous/heartbeat.h"
 #include "comm/rendezvous/identity.h"
 #include "comm/rendezvous/link.h"
+#include "comm/rendezvous/observe.h"
 
 /* All that it takes to make a communicator, however its ranks came by it. */
 struct origin {
@@ -166,6 +167,7 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
         .status = &comm->status,
         .waits = &comm->waits,
         .standing = &comm->standing,
+        .comm = comm,
         .watched = origin->parent != NULL ? &origin->parent->status : NULL};
     WEFT__TRY(weft__link_open(&options, comm->identities, &comm->link));
     /* Reported only now: over the link the other ranks can be told. */
@@ -198,6 +200,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     WEFT__TRY(weft__status_init(&comm->status, origin->num_ranks));
     WEFT__TRY(meet(comm, origin));
     weft__status_know_ranks(&comm->status, comm->identities);
+    WEFT__TRY(weft__comm_prepare_records(comm));
     WEFT__TRY(init_topology(comm, origin));
     WEFT__TRY(check_same_machine(comm));
     WEFT__TRY(comm->hooks->attach(comm));
@@ -205,7 +208,10 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     if (comm->heap_kind->host_can_access)
         weft__status_set_bell(&comm->status,
                               weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank]));
-    return comm->hooks->start(comm);
+    WEFT__TRY(weft__comm_start_metrics(comm));
+    WEFT__TRY(comm->hooks->start(comm));
+    atomic_store_explicit(&comm->is_complete, 1, memory_order_release);
+    return WEFT_OK;
 }
 
 /* The others, who have met this rank or wait for it to come, hear why it fails. Before it has
@@ -305,6 +311,7 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 
 void weft__comm_destroy(weft_comm *comm)
 {
+    weft__comm_end_records(comm);
     comm->hooks->stop(comm);
     /* The link's monitor rings the bell, which is in the heap, by way of the status. */
     if (comm->link != NULL)
@@ -320,6 +327,7 @@ void weft__comm_destroy(weft_comm *comm)
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
     weft__standing_destroy(&comm->standing);
+    weft__comm_free_records(comm);
     free(comm);
 }
 
@@ -397,6 +405,35 @@ enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, const struct
     if (result == WEFT__ASK_LOST) /* the rendezvous has the answer */
         result = weft__link_ask(comm->link, &question, deadline_ns, waits);
     return result;
+}
+
+void weft__comm_report(weft_comm *comm, struct weft__report *report)
+{
+    const struct weft__last_call last = weft__standing_last_call(&comm->standing);
+    weft_heap_info heap = {.used_bytes = 0};
+    snprintf(report->machine, sizeof(report->machine), "%s", comm->hooks->name);
+    report->device = -1;
+    /* Until the link is closed, which ends the monitor, the heap and the device stay. */
+    if (atomic_load_explicit(&comm->is_complete, memory_order_acquire)) {
+        weft__heap_query(comm->heap, &heap);
+        report->device = comm->hooks->device_of(comm);
+    }
+    report->heap_used_bytes = heap.used_bytes;
+    report->heap_bytes = heap.committed_bytes;
+    report->call = last.call;
+    report->count = last.count;
+    report->held_ms = last.held_ms;
+    /* Pairs with the release of weft__status_fail. */
+    report->result = atomic_load_explicit(&comm->status.result, memory_order_acquire);
+    if (report->result != WEFT_OK)
+        snprintf(report->error, sizeof(report->error), "%s", comm->status.message);
+}
+
+weft_result weft__comm_look(const weft_comm *comm, struct weft__observed_rank **ranks,
+                            int32_t *num_ranks)
+{
+    return comm->link != NULL ? weft__observe(&comm->point, WEFT__INQUIRY_MS, ranks, num_ranks)
+                              : WEFT_ERROR_UNSUPPORTED;
 }
 
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm)

@@ -13,6 +13,7 @@
 #include "comm/rendezvous/standing.h"
 #include "comm/rendezvous/wire.h"
 #include "comm/topology.h"
+#include "record/record.h"
 #include "weft.h"
 
 struct weft__link;    /* the connection to the rendezvous, and its monitor thread */
@@ -28,6 +29,7 @@ struct weft__comm_hooks {
     weft_result (*attach)(weft_comm *comm);
     /* Collective, when the heap is up. */
     weft_result (*start)(weft_comm *comm);
+    int32_t (*device_of)(const weft_comm *comm); /* of this rank, after attach */
     /* The reverses; each also when it failed or was not called. */
     void (*stop)(weft_comm *comm);
     void (*detach)(weft_comm *comm);
@@ -43,6 +45,14 @@ struct weft_comm {
     struct weft__waits waits;       /* under way in this rank; other ranks ask for them */
     struct weft__standing standing; /* the calls that its host has made */
     int32_t num_exchanges;          /* made so far, on streams (launch/exchange_host.h) */
+    struct weft__records *records;  /* of what it does; NULL: nobody wants them */
+    char *record_dir;               /* where they go when it fails; NULL: nowhere */
+    struct {
+        char *dir; /* NULL: nobody wants them */
+        pthread_t thread;
+        int is_running, must_end; /* with the status's mutex */
+        int has_warned;
+    } metrics;
     struct weft__link *link;
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
     int socket_fd;            /* takes file descriptors of neighbours; -1: one rank alone */
@@ -53,6 +63,7 @@ struct weft_comm {
     _Atomic int32_t num_launches; /* queued or running; of machines that count them */
     const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
+    _Atomic int32_t is_complete; /* release: heap and device_of can be used by the monitor */
     /* Release: what this rank's host did before a collective is ordered before what others, who
      * have taken part in it, send; the network acquires it with each message. */
     _Atomic uint64_t num_gathers;
@@ -154,6 +165,16 @@ weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds);
  * loopback where all ranks are on one host. UNSUPPORTED if there is no telling. */
 weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_bytes);
 
+/* Makes the ring of records that the settings ask for. */
+weft_result weft__comm_prepare_records(weft_comm *comm);
+/* When the heap is up. */
+weft_result weft__comm_start_metrics(weft_comm *comm);
+/* The reverses; before and after the rest of the communicator ends. */
+void weft__comm_end_records(weft_comm *comm);
+void weft__comm_free_records(weft_comm *comm);
+/* Writes the flight record to `path`, or with NULL into record_dir. From any thread. */
+weft_result weft__comm_write_records(weft_comm *comm, const char *path);
+
 /* Ends every wait of every rank of comm. From any thread. */
 void weft__comm_abort(weft_comm *comm);
 /* Ends every wait of every rank for a failure that the status holds already. */
@@ -171,5 +192,12 @@ enum weft__ask_result {
 /* Asks a rank, which may be this one, which ranks it waits for. `wait`: the asker's own wait. */
 enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, const struct weft__wait *wait,
                                      int64_t deadline_ns, struct weft__wait_list *waits);
+/* Tells an observer how this rank is, all but `answer`. The monitor calls it, so it never waits for
+ * what the rank's own threads wait for. */
+void weft__comm_report(weft_comm *comm, struct weft__report *report);
+/* Asks all ranks that way (comm/rendezvous/observe.h). UNSUPPORTED: the rank is alone. */
+struct weft__observed_rank;
+weft_result weft__comm_look(const weft_comm *comm, struct weft__observed_rank **ranks,
+                            int32_t *num_ranks);
 /* The lowest rank whose process runs the rendezvous, or WEFT__NOBODY. */
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm);

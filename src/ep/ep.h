@@ -6,11 +6,7 @@
 #include "launch/exchange_host.h"
 
 /* What a configuration may ask for. */
-enum {
-    WEFT__EP_MAX_EXPERTS = 1 << 20,
-    WEFT__EP_MAX_BLOCKS = 65535,
-    WEFT__EP_MAX_ALIGNMENT = 1 << 20
-};
+enum { WEFT__EP_MAX_BLOCKS = 65535, WEFT__EP_MAX_ALIGNMENT = 1 << 20 };
 
 struct weft_ep {
     weft_comm *comm;

@@ -203,6 +203,15 @@ static weft_result launch_dispatch(const weft_ep *ep, const struct wp_staged_dis
                                  sizeof args->dispatch);
 }
 
+/* For the record of what follows. */
+static void tell_rows(const struct wp_call *call, int32_t num_tokens)
+{
+    uint64_t token_bytes = 0;
+    for (int32_t plane = 0; plane < wp_call_num_planes(call); plane++)
+        token_bytes += call->row_bytes[plane];
+    weft__tell_bytes((uint64_t)num_tokens * token_bytes);
+}
+
 weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
                               weft_stream *stream)
 {
@@ -232,6 +241,7 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
                                     .row_bytes = largest_row_bytes(&dispatch->message.call)};
     const struct weft__grid grid = weft__ep_grid_of_call(ep, &work, args->num_blocks);
     dispatch->message.num_blocks = grid.num_blocks; /* between nodes there are more */
+    tell_rows(&dispatch->message.call, handle->routing.num_tokens);
     WEFT__TRY(ep->internode == NULL
                   ? launch_dispatch(ep, &program_args, grid, stream)
                   : launch_internode_dispatch(handle, dispatch, WP_RELAY_ALWAYS, grid, stream));
@@ -346,6 +356,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
     struct weft__arrays arrays = {
         .handle = handle, .message = &combine->message, .rounds = &program_args.rounds};
     announce_x(args, combine, &arrays);
+    tell_rows(&combine->message.call, handle->routing.num_tokens);
     WEFT__TRY(weft__arrays_place(&arrays));
     WEFT__TRY(weft__arrays_copy(&arrays, WEFT__TO_STAGING, stream));
     const struct weft__work work = {.kind = WEFT__WORK_PULL_ROWS,

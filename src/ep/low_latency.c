@@ -215,9 +215,9 @@ static const struct weft__term terms[] = {
     {WEFT__TERM(struct contribution, num_results)},
     {WEFT__TERM(struct contribution, answer)},
     {WEFT__TERM(struct contribution, answer_dtype)},
-    {WEFT__TERM(struct contribution, narrow_dtype)},
-    {WEFT__TERM(struct contribution, scale)},
-    {WEFT__TERM(struct contribution, group_elements)},
+    {"quantisation.dtype", offsetof(struct contribution, narrow_dtype), NULL},
+    {"quantisation.scale", offsetof(struct contribution, scale), NULL},
+    {"quantisation.group_elements", offsetof(struct contribution, group_elements), NULL},
     {WEFT__TERM(struct contribution, on_missing)},
     {WEFT__TERM(struct contribution, missing_ms)},
     {WEFT__TERM(struct contribution, route)},
@@ -229,7 +229,7 @@ static const struct weft__term terms[] = {
 /* The number of blocks for the most work that a weft_ll can have. */
 static int32_t most_blocks(weft_comm *comm)
 {
-    const struct weft__work work = {WEFT__WORK_FEW_PACKED_ROWS, WEFT__LL_MAX_TOKENS, 1 << 15,
+    const struct weft__work work = {WEFT__WORK_FEW_PACKED_ROWS, WEFT_LL_MAX_TOKENS, 1 << 15,
                                     INT32_MAX, INT32_MAX};
     return weft__machine_of(comm)->choose_grid(comm, &work).num_blocks;
 }
@@ -249,8 +249,8 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
         .num_results = plan->num_halves,
         .answer = config->answer,
         .answer_dtype = plan->answer_dtype,
-        .narrow_dtype = config->narrow_dtype,
-        .scale = config->scale,
+        .narrow_dtype = config->quantisation.dtype,
+        .scale = config->quantisation.scale,
         .group_elements = plan->quantisation.group_elements,
         .on_missing = config->on_missing,
         .missing_ms = ll->device.masks.absent_after_ms,

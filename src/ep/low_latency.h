@@ -8,7 +8,7 @@
 
 #include "programs/low_latency/ll_launch.h"
 
-enum { WEFT__LL_MAX_TOKENS = UINT16_MAX };
+_Static_assert(WEFT_LL_MAX_TOKENS == UINT16_MAX, "numbers of tokens fit 16 bits");
 
 /* What has been issued, which is what the device counts when it runs, unless something has been
  * captured: a graph runs as often as its owner likes, and then only the device knows what is

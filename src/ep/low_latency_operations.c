@@ -296,6 +296,7 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
         .row_ranges = args->row_ranges,
         .cumulative_rows = args->total_rows_per_expert,
     };
+    weft__tell_bytes((uint64_t)args->num_tokens * program_args.token_stride_bytes);
     WEFT__TRY(weft__exchange_launch(ll->exchange, stream, dispatch_program(&ll->device, args),
                                     ll->grid, &program_args, sizeof program_args));
     note_dispatch(ll, args);

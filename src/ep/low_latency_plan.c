@@ -29,13 +29,14 @@ static struct wp_quantisation quantisation_of(const weft_ll_config *config)
 {
     const struct wp_quantisation none = {
         .src_dtype = config->dtype, .dst_dtype = config->dtype, .group_elements = 1};
-    const struct wp_quantisation quantisation = {.src_dtype = config->dtype,
-                                                 .dst_dtype = config->narrow_dtype,
-                                                 .scale = (enum wp_scale_kind)config->scale,
-                                                 .group_elements = config->group_elements > 0
-                                                                       ? config->group_elements
-                                                                       : (int32_t)config->hidden};
-    return config->narrow_dtype == WEFT_DTYPE_NONE ? none : quantisation;
+    const struct wp_quantisation quantisation = {
+        .src_dtype = config->dtype,
+        .dst_dtype = config->quantisation.dtype,
+        .scale = (enum wp_scale_kind)config->quantisation.scale,
+        .group_elements = config->quantisation.group_elements > 0
+                              ? config->quantisation.group_elements
+                              : (int32_t)config->hidden};
+    return config->quantisation.dtype == WEFT_DTYPE_NONE ? none : quantisation;
 }
 
 /* Of a row, side by side. */
@@ -43,9 +44,9 @@ static uint64_t scales_bytes(const weft_ll_config *config)
 {
     const struct wp_quantisation quantisation = quantisation_of(config);
     const uint64_t num_groups = (uint64_t)(config->hidden / quantisation.group_elements);
-    if (config->narrow_dtype == WEFT_DTYPE_NONE)
+    if (config->quantisation.dtype == WEFT_DTYPE_NONE)
         return 0;
-    return num_groups * (config->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
+    return num_groups * (config->quantisation.scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
 }
 
 /* Whether warps can quantise parts of a row: each writes words of four exponent bytes. */
@@ -175,7 +176,7 @@ static const char *lacks_any_packets(const weft_comm *comm, const weft_ll_config
         return "answer WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_SUMS_WEIGHED_LATE";
     if (plan->answer_dtype != plan->dtype)
         return "answer_dtype WEFT_DTYPE_NONE or dtype";
-    if (wp_ll_is_quantised(plan) && config->scale == WEFT_SCALE_UE8M0)
+    if (wp_ll_is_quantised(plan) && config->quantisation.scale == WEFT_SCALE_UE8M0)
         return "scales of 32 bits";
     if ((uint64_t)part_elements(plan) << plan->sent_element_bytes_log2 > WP_LL_PART_BYTES)
         return "group_elements of at most 128";

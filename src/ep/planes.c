@@ -33,19 +33,20 @@ static uint64_t num_elements(const weft_plane *plane)
 uint64_t weft__plane_received_bytes(const weft_plane *plane)
 {
     return weft__plane_is_quantised(plane)
-               ? num_elements(plane) * wp_dtype_bytes(plane->narrow_dtype)
+               ? num_elements(plane) * wp_dtype_bytes(plane->quantisation.dtype)
                : plane->row_bytes;
 }
 
 static int32_t group_elements(const weft_plane *plane)
 {
-    return plane->group_elements == 0 ? (int32_t)num_elements(plane) : plane->group_elements;
+    return plane->quantisation.group_elements == 0 ? (int32_t)num_elements(plane)
+                                                   : plane->quantisation.group_elements;
 }
 
 uint64_t weft__plane_scales_bytes(const weft_plane *plane)
 {
     return num_elements(plane) / (uint64_t)group_elements(plane) *
-           wp_scale_bytes((enum wp_scale_kind)plane->scale);
+           wp_scale_bytes((enum wp_scale_kind)plane->quantisation.scale);
 }
 
 /* ---------------------------------------------------------------- what the program gets */
@@ -53,11 +54,12 @@ uint64_t weft__plane_scales_bytes(const weft_plane *plane)
 static struct wp_quantised_plane quantised_plane(const weft_ep_dispatch_args *args, int32_t idx)
 {
     const weft_plane *plane = &args->planes[idx];
-    return (struct wp_quantised_plane){.idx = idx,
-                                       .how = {.src_dtype = plane->dtype,
-                                               .dst_dtype = plane->narrow_dtype,
-                                               .scale = (enum wp_scale_kind)plane->scale,
-                                               .group_elements = group_elements(plane)}};
+    return (struct wp_quantised_plane){
+        .idx = idx,
+        .how = {.src_dtype = plane->dtype,
+                .dst_dtype = plane->quantisation.dtype,
+                .scale = (enum wp_scale_kind)plane->quantisation.scale,
+                .group_elements = group_elements(plane)}};
 }
 
 /* Those who do not quantise, or to another type, are told by the call's dtype. */
@@ -68,7 +70,7 @@ static void announce_quantised(const weft_ep_dispatch_args *args,
     const weft_plane *plane = &args->planes[idx];
     const uint64_t scales_bytes = weft__plane_scales_bytes(plane);
     struct wp_call *call = &program_args->message.call;
-    call->head.kind |= (uint64_t)plane->narrow_dtype << WP_CALL_DTYPE_BIT;
+    call->head.kind |= (uint64_t)plane->quantisation.dtype << WP_CALL_DTYPE_BIT;
     call->row_bytes[args->num_planes] = (uint32_t)scales_bytes;
     weft__arrays_add(arrays, WP_ARRAY_PLANE + args->num_planes, plane->scales, scales_bytes,
                      weft__plane_names[idx].scales);

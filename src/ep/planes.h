@@ -13,7 +13,7 @@ extern const struct weft__plane_names {
 
 static inline int weft__plane_is_quantised(const weft_plane *plane)
 {
-    return plane->narrow_dtype != WEFT_DTYPE_NONE;
+    return plane->quantisation.dtype != WEFT_DTYPE_NONE;
 }
 
 /* Which one is; -1: none. */

@@ -13,7 +13,7 @@ static uint64_t arena_share(uint64_t bytes)
 int32_t weft__ep_most_tokens(const weft_ep *ep, int32_t num_topk)
 {
     const int64_t most_choices =
-        INT32_MAX - WEFT__EP_MAX_ALIGNMENT - WEFT__EP_MAX_BLOCKS * WEFT__MAX_WARPS;
+        INT32_MAX - WEFT__EP_MAX_ALIGNMENT - WEFT__EP_MAX_BLOCKS * WEFT_MAX_WARPS;
     return (int32_t)(most_choices / ((int64_t)ep->comm->num_ranks * num_topk));
 }
 

@@ -190,7 +190,9 @@ weft_result weft__exchange_launch(struct weft__exchange *exchange, weft_stream *
     const int is_ordered = stream->machine == machine && !machine->stream_is_capturing(stream);
     if (is_ordered && exchange->last_stream_id != 0 && exchange->last_stream_id != stream->id)
         WEFT__TRY(machine->stream_wait_event(stream, exchange->last_operation));
-    WEFT__TRY(weft__program_launch(exchange->comm, stream, program, grid, args, args_bytes));
+    const struct weft__program_run run = {
+        program, grid, args, args_bytes, exchange->number, exchange->num_meetings};
+    WEFT__TRY(weft__program_launch(exchange->comm, stream, &run));
     if (!is_ordered)
         return WEFT_OK;
     exchange->last_stream_id = stream->id;

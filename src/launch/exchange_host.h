@@ -13,6 +13,7 @@ struct weft__exchange {
     char *mailbox;              /* own, in the heap; NULL: of another object */
     weft_event *last_operation; /* operations of one exchange run in the order they were issued */
     uint64_t last_stream_id;    /* where it was; 0: there was none */
+    uint64_t num_meetings[WEFT__NUM_MEETINGS]; /* launches so far */
 };
 
 /* Whether this rank maps the memory of all ranks, as `what` needs it. */

@@ -23,5 +23,6 @@ weft_result weft__rows_launch(weft_comm *comm, struct wp_quantise_args *args, we
     if (args->num_rows == 0)
         return WEFT_OK;
     divide_rows(args, grid);
-    return weft__program_launch(comm, stream, WP_PROGRAM_quantise, grid, args, sizeof *args);
+    const struct weft__program_run run = {WP_PROGRAM_quantise, grid, args, sizeof *args, 0, NULL};
+    return weft__program_launch(comm, stream, &run);
 }

@@ -47,6 +47,15 @@ static const struct name algorithms[] = {
     CONSTANT_AND_WORD(WEFT_ALGORITHM_TREE, "tree"),
 };
 
+static const struct name coll_reasons[] = {
+    CONSTANT_AND_WORD(WEFT_COLL_ONLY_ONE, "only_one"),
+    CONSTANT_AND_WORD(WEFT_COLL_PINNED, "pinned"),
+    CONSTANT_AND_WORD(WEFT_COLL_TABLE, "table"),
+    CONSTANT_AND_WORD(WEFT_COLL_SHIPPED_TABLE, "shipped_table"),
+    CONSTANT_AND_WORD(WEFT_COLL_FORMULA, "formula"),
+    CONSTANT_AND_WORD(WEFT_COLL_MODEL, "model"),
+};
+
 static const struct name machines[] = {
     CONSTANT(WEFT_MACHINE_AUTO),
     CONSTANT(WEFT_MACHINE_CPU),
@@ -101,6 +110,7 @@ static const struct {
     [WEFT__ENUM_REDUCE_OP] = TABLE(reduce_ops),
     [WEFT__ENUM_COLLECTIVE] = TABLE(collectives),
     [WEFT__ENUM_ALGORITHM] = TABLE(algorithms),
+    [WEFT__ENUM_COLL_REASON] = TABLE(coll_reasons),
     [WEFT__ENUM_MACHINE] = TABLE(machines),
     [WEFT__ENUM_TEAM] = TABLE(teams),
     [WEFT__ENUM_LL_LAYOUT] = TABLE(ll_layouts),
@@ -136,4 +146,9 @@ const char *weft__collective_name(uint64_t collective)
 const char *weft__algorithm_name(uint64_t algorithm)
 {
     return find(WEFT__ENUM_ALGORITHM, algorithm).word;
+}
+
+const char *weft__coll_reason_name(uint64_t reason)
+{
+    return find(WEFT__ENUM_COLL_REASON, reason).word;
 }

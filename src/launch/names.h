@@ -11,6 +11,7 @@ enum weft__enum {
     WEFT__ENUM_REDUCE_OP,
     WEFT__ENUM_COLLECTIVE,
     WEFT__ENUM_ALGORITHM,
+    WEFT__ENUM_COLL_REASON,
     WEFT__ENUM_MACHINE,
     WEFT__ENUM_TEAM,
     WEFT__ENUM_LL_LAYOUT,
@@ -35,3 +36,4 @@ const char *weft__constant_name(enum weft__enum kind, int64_t value);
 /* As tables of algorithms spell it: "all_reduce", "oneshot". */
 const char *weft__collective_name(uint64_t collective);
 const char *weft__algorithm_name(uint64_t algorithm);
+const char *weft__coll_reason_name(uint64_t reason); /* as weft coll --explain spells it */

@@ -20,6 +20,14 @@ static weft_result check_rank(weft_comm *comm, int32_t rank)
                        has_left ? "has left the communicator" : "has died");
 }
 
+/* Without an exchange. */
+static weft_result launch(weft_comm *comm, weft_stream *stream, enum wp_program program,
+                          struct weft__grid grid, const void *args, size_t args_bytes)
+{
+    const struct weft__program_run run = {program, grid, args, args_bytes, 0, NULL};
+    return weft__program_launch(comm, stream, &run);
+}
+
 /* ---------------------------------------------------------------- accesses */
 
 static struct weft__grid mapped_grid(const weft_comm *comm, const struct wp_access *access)
@@ -47,8 +55,8 @@ static weft_result launch_mapped(weft_comm *comm, const struct wp_access *access
     const struct wp_mapped_access_args args = {
         .access = *access,
         .mapped = {bases[comm->rank], bases[access->rank], WP_ONE_SIDED_CHUNK_BYTES}};
-    return weft__program_launch(comm, stream, WP_PROGRAM_mapped_access, mapped_grid(comm, access),
-                                &args, sizeof args);
+    return launch(comm, stream, WP_PROGRAM_mapped_access, mapped_grid(comm, access), &args,
+                  sizeof args);
 }
 
 static weft_result launch_remote(weft_comm *comm, const struct wp_access *access,
@@ -57,8 +65,7 @@ static weft_result launch_remote(weft_comm *comm, const struct wp_access *access
     const struct wp_remote_access_args args = {
         .heaps = {.rank = comm->rank, .num_ranks = comm->num_ranks, .bases = comm->windows->table},
         .access = *access};
-    return weft__program_launch(comm, stream, WP_PROGRAM_remote_access, one_warp, &args,
-                                sizeof args);
+    return launch(comm, stream, WP_PROGRAM_remote_access, one_warp, &args, sizeof args);
 }
 
 weft_result weft__one_sided_access(weft_comm *comm, const struct wp_access *access,
@@ -92,5 +99,5 @@ weft_result weft__one_sided_wait(weft_comm *comm, uint64_t place, uint64_t at_le
                                             .place = place,
                                             .at_least = at_least};
     WEFT__TRY(weft__status_check(&comm->status));
-    return weft__program_launch(comm, stream, WP_PROGRAM_wait_until, one_warp, &args, sizeof args);
+    return launch(comm, stream, WP_PROGRAM_wait_until, one_warp, &args, sizeof args);
 }

@@ -5,9 +5,19 @@
 #include "machine/host.h"
 #include "programs/list.h"
 
-/* Enqueues a program over its arguments; a failure becomes the communicator's. */
-weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum wp_program program,
-                                 struct weft__grid grid, const void *args, size_t args_bytes);
+/* A program over its arguments, which are copied. */
+struct weft__program_run {
+    enum wp_program program;
+    struct weft__grid grid;
+    const void *args;
+    size_t args_bytes;
+    int32_t exchange;       /* its number; 0: none */
+    uint64_t *num_meetings; /* [WEFT__NUM_MEETINGS] launched there so far; NULL: it is none */
+};
+
+/* Enqueues a program, with a record; a failure becomes the communicator's. */
+weft_result weft__program_launch(weft_comm *comm, weft_stream *stream,
+                                 const struct weft__program_run *run);
 
 /* The communicator's failure in words; returns its result. For launches. */
 weft_result weft__program_failed(weft_comm *comm, enum weft__call call,

@@ -12,8 +12,6 @@ struct weft__program {
     weft__program_fn *run; /* on the host's machine; others find theirs by name */
 };
 
-enum { WEFT__MAX_WARPS = 32 }; /* of a block, on any machine */
-
 /* When a launch lets the next one in its stream take cores beside it, to wait there for its end. */
 enum weft__admission {
     WEFT__ADMITS_EARLY, /* when all launches that it waits for have started */
@@ -66,6 +64,11 @@ struct weft__launch {
     struct weft__grid grid;
     weft_comm *comm;
     enum weft__call call; /* that makes the launch */
+    /* For its record. */
+    uint64_t record_id; /* 0: it has none */
+    enum weft__meeting meeting;
+    int32_t exchange;  /* its number; 0: none */
+    uint64_t sequence; /* among those of its exchange that meet alike */
     /* Called after a launch that failed: makes it the communicator's failure. */
     weft_result (*on_failure)(weft_comm *comm, enum weft__call call,
                               const struct wp_failure *failure);
@@ -120,8 +123,6 @@ struct weft__machine {
     void (*describe)(weft_machine_info *info);
     /* Device 0..num_devices-1; *info is zero. */
     weft_result (*describe_device)(int32_t device_idx, weft_device_info *info);
-    /* Of this rank, after attach. */
-    int32_t (*device_of)(const weft_comm *comm);
     /* How many ranks of this host take turns on each of its cores; NULL: none does. */
     double (*ranks_per_core)(const weft_comm *comm);
 
@@ -161,7 +162,7 @@ struct weft__machine {
     /* It has most warps for many rows of one byte. */
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     int32_t max_blocks; /* that it chooses */
-    int32_t max_warps;  /* that a block can have; WEFT__MAX_WARPS at most */
+    int32_t max_warps;  /* that a block can have; WEFT_MAX_WARPS at most */
     /* The same on all ranks. NULL: there are no links, ranks share memory. */
     void (*describe_links)(const weft_comm *comm, struct weft__links *links);
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on

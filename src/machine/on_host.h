@@ -35,21 +35,21 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
         .hooks = {.name = machine_name,                                                            \
                   .attach = weft__on_host_attach,                                                  \
                   .start = machine_start,                                                          \
+                  .device_of = weft__on_host_device_of,                                            \
                   .stop = machine_stop,                                                            \
                   .detach = weft__on_host_do_nothing},                                             \
         .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
         .describe = weft__on_host_describe, .describe_device = weft__on_host_describe_device,      \
-        .device_of = weft__on_host_device_of, .ranks_per_core = ranks_per_core,                    \
-        .describe_network = machine_describe_network, .alloc = weft__on_host_alloc,                \
-        .free = weft__on_host_free, .network_alloc = weft__on_host_network_alloc,                  \
+        .ranks_per_core = ranks_per_core, .describe_network = machine_describe_network,            \
+        .alloc = weft__on_host_alloc, .free = weft__on_host_free,                                  \
+        .network_alloc = weft__on_host_network_alloc,                                              \
         .staging_alloc = weft__on_host_network_alloc, .network_free = machine_network_free,        \
         .copy = machine_copy, .check_pointer = weft__on_host_check_pointer,                        \
         .find_block = weft__on_host_find_block, .share_block = weft__on_host_share_block,          \
         .close_block = weft__on_host_close_block, .choose_grid = weft__on_host_choose_grid,        \
-        .max_blocks = 1, .max_warps = WEFT__MAX_WARPS,                                             \
-        .collect_failure = weft__on_host_do_nothing, .stream_wrap = stream_wrap,                   \
-        .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \
-        .wait_launches = wait_launches, .stream_create = stream_create,                            \
+        .max_blocks = 1, .max_warps = WEFT_MAX_WARPS, .collect_failure = weft__on_host_do_nothing, \
+        .stream_wrap = stream_wrap, .stream_is_capturing = weft__on_host_stream_is_capturing,      \
+        .launch = stream_launch, .wait_launches = wait_launches, .stream_create = stream_create,   \
         .stream_destroy = stream_destroy, .stream_synchronize = stream_synchronize,                \
         .stream_call = stream_call, .stream_wait_event = stream_wait_event,                        \
         .event_create = event_create, .event_destroy = event_destroy,                              \

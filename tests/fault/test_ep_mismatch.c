@@ -87,10 +87,10 @@ CHANGE(change_experts_of_handle, call->handle.num_experts = NUM_EXPERTS - 1)
 CHANGE(change_num_topk, call->handle.num_topk++)
 CHANGE(change_row_bytes, call->planes[0].row_bytes -= 4)
 
-static void change_narrow_dtype(struct call *call)
+static void change_quantisation(struct call *call)
 {
     call->planes[0].dtype = WEFT_FP32;
-    call->planes[0].narrow_dtype = WEFT_FP8_E4M3;
+    call->planes[0].quantisation.dtype = WEFT_FP8_E4M3;
     call->planes[0].scales = call->planes[1].dst;
 }
 
@@ -228,7 +228,7 @@ static int disagree_on_each(struct ranks_context *context)
         {"num_experts of the handle", EP_NOTIFY, change_experts_of_handle},
         {"row_bytes of plane 0", EP_DISPATCH, change_row_bytes},
         {"num_planes", EP_DISPATCH, change_num_planes},
-        {"dtype: WEFT_", EP_DISPATCH, change_narrow_dtype},
+        {"dtype: WEFT_", EP_DISPATCH, change_quantisation},
         {"topk_idx", EP_DISPATCH, add_topk_idx},
         {"dtype: WEFT_", EP_COMBINE, change_dtype},
         {"hidden", EP_COMBINE, change_hidden},

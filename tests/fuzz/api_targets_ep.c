@@ -124,9 +124,9 @@ static void quantise_plane(weft_plane *plane, char *scales, struct rng *rng)
 {
     const int32_t num_elements = 6 * (1 + (int32_t)rng_below(rng, 5));
     plane->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
-    plane->narrow_dtype = coin(rng) ? WEFT_FP8_E4M3 : WEFT_INT8;
-    plane->scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
-    plane->group_elements = 3 * (int32_t)rng_below(rng, 3);
+    plane->quantisation.dtype = coin(rng) ? WEFT_FP8_E4M3 : WEFT_INT8;
+    plane->quantisation.scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
+    plane->quantisation.group_elements = 3 * (int32_t)rng_below(rng, 3);
     plane->scales = scales;
     plane->row_bytes = (uint64_t)num_elements * (plane->dtype == WEFT_FP32 ? 4 : 2);
 }
@@ -166,10 +166,12 @@ static const struct fuzz_mutation dispatch_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes|dst", planes[0].row_bytes, INT32_MAX),
     FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
     FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL, FUZZ_LAST_BYTE),
-    FUZZ_NUMBERS(FUZZ_INT32, "narrow_dtype|dtype", planes[0].narrow_dtype, -1, WEFT_BF16,
-                 WEFT_LOG_10BIT, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "scale", planes[0].scale, -1, WEFT_SCALE_UE8M0 + 1, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "group_elements", planes[0].group_elements, -1, 101, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "quantisation.dtype|dtype", planes[0].quantisation.dtype, -1,
+                 WEFT_BF16, WEFT_LOG_10BIT, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "quantisation", planes[0].quantisation.scale, -1, WEFT_SCALE_UE8M0 + 1,
+                 INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "quantisation", planes[0].quantisation.group_elements, -1, 101,
+                 INT32_MAX),
     FUZZ_FIELD(dispatch, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MIN),
     FUZZ_PAIR("topk_idx", dispatch.known.topk_idx, FUZZ_NULL),
     FUZZ_PAIR("topk_weights", dispatch.known.topk_weights, FUZZ_NULL),

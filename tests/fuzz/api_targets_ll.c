@@ -24,9 +24,9 @@ static void fill_config(struct fuzz_arguments *a, struct rng *rng)
     config->answer = (weft_ll_answer)coin(rng);
     config->answer_dtype = coin(rng) ? WEFT_DTYPE_NONE : WEFT_FP16;
     if (coin(rng)) {
-        config->narrow_dtype = coin(rng) ? WEFT_FP8_E4M3 : WEFT_INT8;
-        config->scale = (weft_scale_kind)rng_below(rng, 3);
-        config->group_elements = coin(rng) ? 0 : (int32_t)config->hidden;
+        config->quantisation.dtype = coin(rng) ? WEFT_FP8_E4M3 : WEFT_INT8;
+        config->quantisation.scale = (weft_scale_kind)rng_below(rng, 3);
+        config->quantisation.group_elements = coin(rng) ? 0 : (int32_t)config->hidden;
     }
     config->num_blocks = (int32_t)rng_below(rng, 4);
     config->num_warps = (int32_t)rng_below(rng, 33);
@@ -62,10 +62,12 @@ FUZZ_CALL(undo_create, weft_ll_destroy(a->created))
         FUZZ_FIELD(ll_config, num_results, -1, 3, INT32_MAX),                                      \
         FUZZ_FIELD(ll_config, answer, -1, 4, INT32_MAX),                                           \
         FUZZ_FIELD(ll_config, answer_dtype, -1, WEFT_INT32, WEFT_FP64, INT32_MAX),                 \
-        FUZZ_FIELD(ll_config, narrow_dtype, -1, WEFT_BF16, WEFT_FP64, INT32_MAX),                  \
-        FUZZ_FIELD(ll_config, scale, -1, 3, INT32_MAX),                                            \
-        FUZZ_NUMBERS(FUZZ_INT32, "group_elements|hidden", ll_config.known.group_elements, -1, 101, \
-                     INT32_MIN),                                                                   \
+        FUZZ_NUMBERS(FUZZ_INT32, "quantisation.dtype", ll_config.known.quantisation.dtype, -1,     \
+                     WEFT_BF16, WEFT_FP64, INT32_MAX),                                             \
+        FUZZ_NUMBERS(FUZZ_INT32, "quantisation.scale", ll_config.known.quantisation.scale, -1, 3,  \
+                     INT32_MAX),                                                                   \
+        FUZZ_NUMBERS(FUZZ_INT32, "group_elements|hidden",                                          \
+                     ll_config.known.quantisation.group_elements, -1, 101, INT32_MIN),             \
         FUZZ_FIELD(ll_config, route, 2, -1, INT32_MAX),                                            \
         FUZZ_FIELD(ll_config, carrier, 4, -1, INT32_MAX),                                          \
         FUZZ_FIELD(ll_config, num_blocks, -1, INT32_MAX),                                          \

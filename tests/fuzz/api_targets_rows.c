@@ -10,11 +10,11 @@ static void fill_rows(struct fuzz_arguments *a, struct rng *rng)
     weft_rows_args *args = &a->rows.known;
     FUZZ_FILL_SIZE(a, rows, rng);
     args->dtype = rng_below(rng, 2) == 0 ? WEFT_BF16 : WEFT_FP16;
-    args->narrow_dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
-    args->scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
-    args->num_rows = 2 + rng_below(rng, MAX_FUZZ_ROWS - 1);
-    args->group_elements = 3 + 8 * rng_below(rng, 2);
-    args->hidden = args->group_elements * (1 + rng_below(rng, MAX_GROUPS));
+    args->quantisation.dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
+    args->quantisation.scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
+    args->num_rows = 2 + (int32_t)rng_below(rng, MAX_FUZZ_ROWS - 1);
+    args->quantisation.group_elements = 3 + 8 * (int32_t)rng_below(rng, 2);
+    args->hidden = args->quantisation.group_elements * (1 + rng_below(rng, MAX_GROUPS));
     args->src_stride_bytes = rng_below(rng, 2) == 0 ? 0 : (uint64_t)args->hidden * 2 + 5;
     args->scale_column_bytes = rng_below(rng, 2) == 0 ? 0 : MAX_FUZZ_ROWS * sizeof(float);
     args->src = a->arena_memory + rng_below(rng, 64);
@@ -26,10 +26,10 @@ static void fill_log_rows(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_rows_args *args = &a->rows.known;
     fill_rows(a, rng);
-    args->narrow_dtype = WEFT_LOG_10BIT;
-    args->scale = WEFT_SCALE_FP32;
+    args->quantisation.dtype = WEFT_LOG_10BIT;
+    args->quantisation.scale = WEFT_SCALE_FP32;
     args->num_rows = 2;
-    args->group_elements = rng_below(rng, 2) == 0 ? 0 : 128;
+    args->quantisation.group_elements = rng_below(rng, 2) == 0 ? 0 : 128;
     args->hidden = 128 * (1 + rng_below(rng, 3));
     args->src_stride_bytes = 0;
     args->scale_column_bytes = 0;
@@ -44,15 +44,18 @@ static const struct fuzz_mutation rows_mutations[] = {
     FUZZ_POINTERS("src", rows.known.src, FUZZ_NULL),
     FUZZ_POINTERS("dst", rows.known.dst, FUZZ_NULL),
     FUZZ_POINTERS("scales", rows.known.scales, FUZZ_NULL),
-    FUZZ_FIELD(rows, num_rows, -1, INT64_MAX, INT64_MIN),
+    FUZZ_FIELD(rows, num_rows, -1, INT32_MIN),
     FUZZ_FIELD(rows, hidden, -1, 0, INT64_MAX, INT32_MAX),
-    FUZZ_FIELD(rows, group_elements, -1, 97, INT64_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "group_elements", rows.known.quantisation.group_elements, -1, 97,
+                 INT32_MAX),
     FUZZ_NUMBERS(FUZZ_INT64, "src", rows.known.src_stride_bytes, 1, -1),
     FUZZ_NUMBERS(FUZZ_INT64, "scale", rows.known.scale_column_bytes, 1, 3, 4 * 5 + 2, -4),
     FUZZ_FIELD(rows, dtype, -1, WEFT_INT32, WEFT_FP64, INT32_MAX),
-    FUZZ_FIELD(rows, narrow_dtype, -1, WEFT_UINT8, WEFT_INT8 + 1),
-    FUZZ_FIELD(rows, scale, -1, WEFT_SCALE_UE8M0 + 1, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "quantisation.dtype", rows.known.quantisation.dtype, -1, WEFT_UINT8,
+                 WEFT_INT8 + 1),
     FUZZ_FIELD(rows, reserved, -1, 1),
+    FUZZ_NUMBERS(FUZZ_INT32, "quantisation.scale", rows.known.quantisation.scale, -1,
+                 WEFT_SCALE_UE8M0 + 1, INT32_MAX),
 };
 
 static const struct fuzz_mutation log_mutations[] = {
@@ -60,9 +63,11 @@ static const struct fuzz_mutation log_mutations[] = {
     FUZZ_POINTERS("dst", rows.known.dst, FUZZ_NULL),
     FUZZ_POINTERS("scales", rows.known.scales, FUZZ_OUTSIDE),
     FUZZ_NUMBERS(FUZZ_INT64, "hidden|group_elements", rows.known.hidden, 0, 127, 129),
-    FUZZ_FIELD(rows, group_elements, -1, 64, 256),
+    FUZZ_NUMBERS(FUZZ_INT32, "group_elements", rows.known.quantisation.group_elements, -1, 64, 256),
     FUZZ_FIELD(rows, scale_column_bytes, 8, -4),
-    FUZZ_FIELD(rows, scale, -1, WEFT_SCALE_UE8M0),
+    FUZZ_FIELD(rows, reserved, -1, 1),
+    FUZZ_NUMBERS(FUZZ_INT32, "quantisation.scale", rows.known.quantisation.scale, -1,
+                 WEFT_SCALE_UE8M0),
 };
 
 FUZZ_TARGET_BY(rows_quantise, rows_quantise, fill_log_rows, call_quantise, fuzz_wait, log)

@@ -39,10 +39,8 @@ struct ep_plane_shape {
     uint64_t row_bytes;                              /* of the source */
     uint64_t src_gap_bytes;                          /* between rows */
     uint64_t src_misalign_bytes, dst_misalign_bytes; /* the latter of scales, too */
-    /* Quantised on its way, at most one plane; no narrow_dtype: not. */
-    weft_dtype dtype, narrow_dtype;
-    weft_scale_kind scale;
-    int32_t group_elements;
+    weft_dtype dtype;
+    weft_quantisation quantisation; /* of at most one plane; zero: of none */
 };
 
 /* Of a row as it is received, and of its scales: 0 if it has none. */

@@ -33,7 +33,7 @@ static int make_output(struct ep_rank *self, const struct ep_dispatch *dispatch,
 
 static int is_quantised(const struct ep_plane_shape *shape)
 {
-    return shape->narrow_dtype != WEFT_DTYPE_NONE;
+    return shape->quantisation.dtype != WEFT_DTYPE_NONE;
 }
 
 static int64_t num_elements(const struct ep_plane_shape *shape)
@@ -48,7 +48,8 @@ uint64_t ep_plane_received_bytes(const struct ep_plane_shape *shape)
 
 static int64_t group_elements(const struct ep_plane_shape *shape)
 {
-    return shape->group_elements == 0 ? num_elements(shape) : shape->group_elements;
+    return shape->quantisation.group_elements == 0 ? num_elements(shape)
+                                                   : shape->quantisation.group_elements;
 }
 
 uint64_t ep_plane_scales_bytes(const struct ep_plane_shape *shape)
@@ -56,7 +57,7 @@ uint64_t ep_plane_scales_bytes(const struct ep_plane_shape *shape)
     if (!is_quantised(shape))
         return 0;
     return (uint64_t)(num_elements(shape) / group_elements(shape)) *
-           (shape->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
+           (shape->quantisation.scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
 }
 
 /* A row as its source has it. */
@@ -78,8 +79,9 @@ static void receive_row(const struct ep_plane_shape *shape, const char *sent, ch
         memcpy(row, sent, shape->row_bytes);
         return;
     }
-    const struct quantised_form form = {shape->dtype, shape->narrow_dtype, shape->scale,
-                                        group_elements(shape), sizeof(float)};
+    const struct quantised_form form = {shape->dtype, shape->quantisation.dtype,
+                                        shape->quantisation.scale, group_elements(shape),
+                                        sizeof(float)};
     quantised_make_row(&form, sent, num_elements(shape), row, scales);
 }
 
@@ -95,9 +97,7 @@ static int make_scales(struct ep_rank *self, struct ep_dispatch *dispatch, int32
         return 1;
     given->scales = dispatch->scales.data;
     given->dtype = shape->dtype;
-    given->narrow_dtype = shape->narrow_dtype;
-    given->scale = shape->scale;
-    given->group_elements = shape->group_elements;
+    given->quantisation = shape->quantisation;
     return 0;
 }
 

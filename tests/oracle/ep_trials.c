@@ -32,9 +32,9 @@ static void quantise_plane(struct ep_plane_shape *plane, struct rng *rng)
     const int32_t group = groups[rng_below(rng, 8)];
     const int32_t num_groups = 1 + (int32_t)rng_below(rng, 9);
     plane->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
-    plane->narrow_dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
-    plane->scale = (weft_scale_kind)rng_below(rng, 3);
-    plane->group_elements = num_groups == 1 ? 0 : group;
+    plane->quantisation.dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
+    plane->quantisation.scale = (weft_scale_kind)rng_below(rng, 3);
+    plane->quantisation.group_elements = num_groups == 1 ? 0 : group;
     plane->row_bytes = (uint64_t)(group * num_groups) * dtype_bytes(plane->dtype);
 }
 

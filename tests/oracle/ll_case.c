@@ -65,10 +65,10 @@ void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, in
     const struct element_source source = {draw(problem, DRAW_ELEMENTS, step, rank, 0),
                                           problem->dtype, ELEMENTS_NUMBERS, NULL};
     elements_fill(&source, token, 0, (uint64_t)problem->hidden, elements);
-    for (int32_t i = 0; i < problem->hidden && problem->group_elements > 0; i++)
+    for (int32_t i = 0; i < problem->hidden && problem->quantisation.group_elements > 0; i++)
         element_store(problem->dtype, elements, i,
                       element_load(problem->dtype, elements, i) /
-                          (float)(1 << i / problem->group_elements % 3));
+                          (float)(1 << i / problem->quantisation.group_elements % 3));
 }
 
 static int32_t most_local(const struct ll_case *problem)
@@ -103,9 +103,12 @@ static int are_answers_fit(const struct ll_case *problem)
 
 int ll_suits(const struct ll_case *problem, weft_ll_carrier carrier)
 {
-    const int32_t group = problem->group_elements == 0 ? problem->hidden : problem->group_elements;
-    const int are_rows_fit = problem->narrow_dtype == WEFT_DTYPE_NONE ||
-                             (problem->scale != WEFT_SCALE_UE8M0 && group <= 128 && group % 4 == 0);
+    const int32_t group = problem->quantisation.group_elements == 0
+                              ? problem->hidden
+                              : problem->quantisation.group_elements;
+    const int are_rows_fit =
+        problem->quantisation.dtype == WEFT_DTYPE_NONE ||
+        (problem->quantisation.scale != WEFT_SCALE_UE8M0 && group <= 128 && group % 4 == 0);
     return problem->node_ranks == 0 && problem->num_ranks <= 8 &&
            are_choices_few(problem, carrier) && are_answers_fit(problem) && are_rows_fit;
 }
@@ -125,9 +128,7 @@ weft_ll_config ll_config(const struct ll_case *problem)
     config.num_results = problem->num_results;
     config.answer = problem->answer;
     config.answer_dtype = problem->answer_dtype;
-    config.narrow_dtype = problem->narrow_dtype;
-    config.scale = problem->scale;
-    config.group_elements = problem->group_elements;
+    config.quantisation = problem->quantisation;
     config.num_blocks = problem->num_blocks;
     config.num_warps = problem->num_warps;
     config.route = problem->route;

@@ -43,9 +43,7 @@ struct ll_case {
     int32_t without_weights;
     int32_t without_tokens;           /* on all ranks */
     const struct ll_routing *routing; /* NULL: drawn from the seed */
-    weft_dtype narrow_dtype;          /* NONE: rows are not quantised */
-    weft_scale_kind scale;
-    int32_t group_elements;
+    weft_quantisation quantisation;   /* zero: rows are not quantised */
     int32_t scale_columns; /* by expert: scales lie by columns, with a gap of so many rows */
     weft_ll_route route;
     weft_ll_carrier carrier;
@@ -66,7 +64,7 @@ enum { LL_LATE_EXPERTS = -1, LL_SIGNAL_VALUE = 3 /* of words that tell of late r
 #define LL_TYPES(tokens, answers, index)                                                           \
     .dtype = WEFT_##tokens, .answer_dtype = WEFT_##answers, .index_type = WEFT_##index
 #define LL_NARROW(narrow, kind, elements)                                                          \
-    .narrow_dtype = WEFT_##narrow, .scale = WEFT_SCALE_##kind, .group_elements = elements
+    .quantisation = {WEFT_##narrow, WEFT_SCALE_##kind, elements}
 #define LL_GRID(blocks, warps) .num_blocks = blocks, .num_warps = warps
 #define LL_ANSWERS(what)       .answer = WEFT_LL_ANSWER_##what
 #define LL_EXPERTS             .layout = WEFT_LL_BY_EXPERT

@@ -166,9 +166,10 @@ weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases
         args.missing_ranks = problem_has_masks(seat) ? at->missing[0] : NULL;
         args.waited_ns = at->waited[0];
         args.rows = ll_seat_is_by_expert(seat) ? at->rows : NULL;
-        args.scales = ll_seat_is_by_expert(seat) && seat->problem->narrow_dtype != WEFT_DTYPE_NONE
-                          ? at->scales
-                          : NULL;
+        args.scales =
+            ll_seat_is_by_expert(seat) && seat->problem->quantisation.dtype != WEFT_DTYPE_NONE
+                ? at->scales
+                : NULL;
         args.scale_column_bytes = seat->column_bytes;
         args.num_rows_per_expert = ll_seat_is_by_expert(seat) ? at->expert_counts : NULL;
         args.src_tokens = ll_seat_is_by_expert(seat) ? at->src_tokens : NULL;

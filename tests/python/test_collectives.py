@@ -259,7 +259,7 @@ def test_arguments():
                 (lambda: coll.all_reduce(x, op=-1, factor=2), "op is -1 and factor 2"),
                 (lambda: coll.all_reduce(x, op="summ"),
                  "op is 'summ'; it must be one of weft.ReduceOp, SUM, PROD, MAX, MIN, AVG"),
-                (lambda: coll.reduce(x, op=weft.Algorithm.RING), "must be one of weft.ReduceOp"),
+                (lambda: coll.reduce(x, op=weft.Algorithm.RELAY), "must be one of weft.ReduceOp"),
                 (lambda: weft.Collectives(comm, num_blocks="2"), "'2'; it must be an integer, or"),
                 (lambda: coll.broadcast(x, root=2**32), "root is 4294967296, allowed are"),
                 (lambda: weft.Collectives(comm, staging_bytes=2**64), "staging_bytes is 18446"),

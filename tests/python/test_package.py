@@ -94,8 +94,10 @@ def python(script, **environment):
 
 
 @pytest.mark.parametrize("source, message", [
-    ("unsigned weft_version(void) { return 305; }", "is weft 0.3.5; this package was made for 0.2"),
-    ("unsigned weft_version(void) { return 200; }", "lacks weft_"),
+    ("unsigned weft_version(void) { return 98705; }",
+     f"is weft 9.87.5; this package was made for {abi.VERSION_MAJOR}.{abi.VERSION_MINOR}"),
+    (f"int weft_version(void) {{ return {10000 * abi.VERSION_MAJOR + 100 * abi.VERSION_MINOR}; }}",
+     "lacks weft_"),
     ("int other;", "cannot load its library"),
 ])
 def test_other_library(tmp_path, source, message):

@@ -456,10 +456,11 @@ def test_train_moe(tmp_path):
 
     def train(num_ranks, *options):
         done = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks),
+            [os.environ["WEFT_TOOL"], "run", "-n", str(num_ranks), "--", sys.executable,
              os.path.join(os.path.dirname(__file__), "../../examples/train_moe.py"), str(text),
-             "--steps", "3", "--tell", "1", "--evaluate", "2", "--plot", f"{tmp_path}/loss.png",
-             *options], capture_output=True, text=True, timeout=300, check=False)
+             "--steps", "3", "--batch", "4", "--tell", "1", "--evaluate", "2",
+             "--plot", f"{tmp_path}/loss.png", *options],
+            capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
         return [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)], done.stdout
 

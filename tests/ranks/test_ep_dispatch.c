@@ -126,12 +126,11 @@ TEST(quantised_on_the_way)
         trial->dispatch.num_planes = 1 + i % 3;
         for (int32_t plane = 0; plane < trial->dispatch.num_planes; plane++)
             trial->dispatch.planes[plane].row_bytes = 48;
-        trial->dispatch.planes[i % 3 / 2] =
-            (struct ep_plane_shape){.row_bytes = 1536 * (dtype == WEFT_FP32 ? 4 : 2),
-                                    .dtype = dtype,
-                                    .narrow_dtype = i / 6 % 2 == 0 ? WEFT_FP8_E4M3 : WEFT_INT8,
-                                    .scale = (weft_scale_kind)(i / 12),
-                                    .group_elements = i % 4 == 3 ? 0 : 128};
+        trial->dispatch.planes[i % 3 / 2] = (struct ep_plane_shape){
+            .row_bytes = 1536 * (dtype == WEFT_FP32 ? 4 : 2),
+            .dtype = dtype,
+            .quantisation = {i / 6 % 2 == 0 ? WEFT_FP8_E4M3 : WEFT_INT8, (weft_scale_kind)(i / 12),
+                             i % 4 == 3 ? 0 : 128}};
     }
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
@@ -146,7 +145,7 @@ TEST(quantised_for_many_ranks)
     spec.num_experts = 120;
     struct ep_trial *trial = ep_trials_add(&trials, &spec);
     trial->dispatch.planes[0] = (struct ep_plane_shape){
-        .row_bytes = 512, .dtype = WEFT_BF16, .narrow_dtype = WEFT_FP8_E4M3, .group_elements = 64};
+        .row_bytes = 512, .dtype = WEFT_BF16, .quantisation = {WEFT_FP8_E4M3, WEFT_SCALE_FP32, 64}};
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 

@@ -26,10 +26,10 @@ static void add_shapes(struct ep_trials *trials, enum ep_routing routing, enum e
                                      .num_warps = 1 + i % 4};
         struct ep_trial *trial = ep_trials_add(trials, &spec);
         trial->dispatch.expanded_capacity = i % 2 == 0 ? EP_CAPACITY_EXACT : EP_CAPACITY_MORE;
-        trial->dispatch.planes[0] = (struct ep_plane_shape){.row_bytes = 256,
-                                                            .dtype = WEFT_BF16,
-                                                            .narrow_dtype = WEFT_FP8_E4M3,
-                                                            .group_elements = 32};
+        trial->dispatch.planes[0] =
+            (struct ep_plane_shape){.row_bytes = 256,
+                                    .dtype = WEFT_BF16,
+                                    .quantisation = {WEFT_FP8_E4M3, WEFT_SCALE_FP32, 32}};
         if (i % 3 == 0)
             trial->dispatch.planes[0] = (struct ep_plane_shape){.row_bytes = 1 + 411 * (uint64_t)i};
     }
@@ -298,7 +298,7 @@ static int refuse(struct ranks_context *context)
     weft_plane plane = WEFT_INIT(weft_plane);
     plane.src = floats;
     plane.row_bytes = 4;
-    plane.narrow_dtype = WEFT_INT8;
+    plane.quantisation.dtype = WEFT_INT8;
     expand.planes = &plane;
     expand.num_planes = 1;
     CHECK_ERROR(weft_ep_expand(self.handle, &expand, self.stream), WEFT_ERROR_INVALID_ARGUMENT,

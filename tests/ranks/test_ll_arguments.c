@@ -7,9 +7,9 @@
 static weft_ll_config quantised_config(weft_ll_layout layout)
 {
     weft_ll_config config = ll_scene_config(layout);
-    config.narrow_dtype = WEFT_FP8_E4M3;
-    config.scale = WEFT_SCALE_UE8M0;
-    config.group_elements = LL_SCENE_HIDDEN / 4;
+    config.quantisation.dtype = WEFT_FP8_E4M3;
+    config.quantisation.scale = WEFT_SCALE_UE8M0;
+    config.quantisation.group_elements = LL_SCENE_HIDDEN / 4;
     if (layout == WEFT_LL_BY_EXPERT)
         config.answer = WEFT_LL_ANSWER_ROWS;
     return config;
@@ -49,8 +49,8 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     CONFIG_REFUSED(WEFT_LL_BY_RANK, answer, WEFT_LL_ANSWER_SUMS_WEIGHED_LATE,
                    "answer is WEFT_LL_ANSWER_SUMS_WEIGHED_LATE");
     CONFIG_REFUSED(WEFT_LL_BY_EXPERT, answer, (weft_ll_answer)4, "answer");
-    CONFIG_REFUSED(WEFT_LL_BY_RANK, scale, WEFT_SCALE_UE8M0, "scale");
-    CONFIG_REFUSED(WEFT_LL_BY_RANK, group_elements, LL_SCENE_HIDDEN, "group_elements");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, quantisation.scale, WEFT_SCALE_UE8M0, "scale");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, quantisation.group_elements, LL_SCENE_HIDDEN, "group_elements");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)2, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)-1, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, missing_ms, 1, "missing_ms");
@@ -74,8 +74,8 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     CHANGE_REFUSED(packets, answer_dtype, WEFT_BF16,
                    "which needs answer_dtype WEFT_DTYPE_NONE or dtype");
     QUANTISED_REFUSED(carrier, WEFT_LL_PACKETS, "which needs scales of 32 bits");
-    QUANTISED_REFUSED(group_elements, 3, "group_elements is 3, must divide hidden");
-    QUANTISED_REFUSED(group_elements, 2 * LL_SCENE_HIDDEN, "group_elements");
+    QUANTISED_REFUSED(quantisation.group_elements, 3, "group_elements is 3, must divide hidden");
+    QUANTISED_REFUSED(quantisation.group_elements, 2 * LL_SCENE_HIDDEN, "group_elements");
     /* By expert, rows are counted in 32 bits. */
     weft_ep_config many = WEFT_INIT(weft_ep_config);
     many.num_experts = 100000;
@@ -116,9 +116,9 @@ TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, LL_SCENE_RANK
     DISAGREEMENT(WEFT_LL_BY_RANK, on_missing, WEFT_LL_MASK, "on_missing");
     DISAGREEMENT(WEFT_LL_BY_RANK, route, WEFT_LL_RELAYED, "route");
     DISAGREEMENT(WEFT_LL_BY_RANK, carrier, WEFT_LL_SIGNALS, "carrier");
-    CONFIGS_DISAGREE(quantised, narrow_dtype, WEFT_INT8, "narrow_dtype");
-    CONFIGS_DISAGREE(quantised, scale, WEFT_SCALE_FP32, "scale");
-    CONFIGS_DISAGREE(quantised, group_elements, 1, "group_elements");
+    CONFIGS_DISAGREE(quantised, quantisation.dtype, WEFT_INT8, "quantisation.dtype");
+    CONFIGS_DISAGREE(quantised, quantisation.scale, WEFT_SCALE_FP32, "quantisation.scale");
+    CONFIGS_DISAGREE(quantised, quantisation.group_elements, 1, "quantisation.group_elements");
     CONFIGS_DISAGREE(masked, missing_ms, 301, "missing_ms");
     CONFIGS_DISAGREE(masked, missing_ms, 0, "missing_ms");
     weft_ll_config config =

@@ -75,11 +75,12 @@ static void draw_form(struct rows *rows, struct rng *rng)
     weft_rows_args *args = &rows->args;
     *args = (weft_rows_args)WEFT_INIT(weft_rows_args);
     args->dtype = (weft_dtype)(WEFT_BF16 + (int)rng_below(rng, 3));
-    args->narrow_dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
-    args->scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
-    args->num_rows = rng_below(rng, MAX_ROWS + 1);
-    args->group_elements = groups[rng_below(rng, sizeof groups / sizeof *groups)];
-    const int64_t group = args->group_elements == 0 ? 1 : args->group_elements;
+    args->quantisation.dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
+    args->quantisation.scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
+    args->num_rows = (int32_t)rng_below(rng, MAX_ROWS + 1);
+    args->quantisation.group_elements = groups[rng_below(rng, sizeof groups / sizeof *groups)];
+    const int64_t group =
+        args->quantisation.group_elements == 0 ? 1 : args->quantisation.group_elements;
     args->hidden = group * (1 + rng_below(rng, (uint32_t)(MAX_HIDDEN / group)));
     if (rng_below(rng, 2) == 0)
         args->scale_column_bytes = 4 * ((uint64_t)args->num_rows + 1 + rng_below(rng, 8));
@@ -89,22 +90,23 @@ static void draw_form(struct rows *rows, struct rng *rng)
 static void place_rows(struct rows *rows, int is_back, struct rng *rng)
 {
     weft_rows_args *args = &rows->args;
-    const int64_t group = args->group_elements == 0 ? args->hidden : args->group_elements;
+    const int64_t group =
+        args->quantisation.group_elements == 0 ? args->hidden : args->quantisation.group_elements;
     const size_t num_groups = (size_t)(args->hidden / group);
     const size_t wide_bytes = (size_t)args->hidden * dtype_bytes(args->dtype),
                  narrow_bytes = (size_t)args->hidden;
     const int is_by_column = args->scale_column_bytes != 0;
     rows->form = (struct quantised_form){.wide = args->dtype,
-                                         .narrow = args->narrow_dtype,
-                                         .scale = args->scale,
+                                         .narrow = args->quantisation.dtype,
+                                         .scale = args->quantisation.scale,
                                          .group_elements = group,
                                          .word_stride =
                                              is_by_column ? (int64_t)args->scale_column_bytes : 4};
     rows->src_row_bytes = is_back ? narrow_bytes : wide_bytes;
     rows->dst_row_bytes = is_back ? wide_bytes : narrow_bytes;
-    rows->scales_row_bytes = is_by_column                      ? 4
-                             : args->scale == WEFT_SCALE_UE8M0 ? num_groups
-                                                               : 4 * num_groups;
+    rows->scales_row_bytes = is_by_column                                   ? 4
+                             : args->quantisation.scale == WEFT_SCALE_UE8M0 ? num_groups
+                                                                            : 4 * num_groups;
     if (rng_below(rng, 2) == 0) {
         rows->src_row_bytes += rng_below(rng, MAX_GAP_BYTES);
         args->src_stride_bytes = rows->src_row_bytes;
@@ -184,8 +186,8 @@ static int check_blocks(struct actor *actor, const struct rows *rows, int trial)
               "trial %d, %lld rows of %lld in groups of %lld, dtype %d, narrow %d, scale %d: "
               "byte %zu of %s",
               trial, (long long)rows->args.num_rows, (long long)rows->args.hidden,
-              (long long)rows->args.group_elements, rows->args.dtype, rows->args.narrow_dtype,
-              rows->args.scale, i, names[b]);
+              (long long)rows->args.quantisation.group_elements, rows->args.dtype,
+              rows->args.quantisation.dtype, rows->args.quantisation.scale, i, names[b]);
     }
     return 0;
 }
@@ -293,8 +295,8 @@ TEST_ON_RANKS(logarithms_there_and_back, RANKS_THREADS, 1)
     for (int trial = 0; trial < NUM_TRIALS; trial++) {
         struct rows rows = {.args = WEFT_INIT(weft_rows_args)};
         rows.args.dtype = (weft_dtype)(WEFT_BF16 + (int)rng_below(&rng, 3));
-        rows.args.narrow_dtype = WEFT_LOG_10BIT;
-        rows.args.num_rows = rng_below(&rng, MAX_ROWS + 1);
+        rows.args.quantisation.dtype = WEFT_LOG_10BIT;
+        rows.args.num_rows = (int32_t)rng_below(&rng, MAX_ROWS + 1);
         rows.args.hidden =
             LOGARITHMIC_GROUP * (1 + (int64_t)rng_below(&rng, MAX_HIDDEN / LOGARITHMIC_GROUP));
         draw_log_rows(&rows, 0, &rng);
@@ -323,9 +325,9 @@ static weft_rows_args good_args(const struct actor *actor)
     args.scales = actor->blocks[SCALES];
     args.num_rows = 3;
     args.hidden = 256;
-    args.group_elements = 128;
+    args.quantisation.group_elements = 128;
     args.dtype = WEFT_BF16;
-    args.narrow_dtype = WEFT_FP8_E4M3;
+    args.quantisation.dtype = WEFT_FP8_E4M3;
     return args;
 }
 
@@ -348,16 +350,18 @@ TEST_ON_RANKS(refusals_name_the_number, RANKS_THREADS, 1)
     REFUSED(num_rows, -1, "num_rows is -1, allowed are 0..");
     REFUSED(hidden, 0, "hidden is 0, allowed are 1..");
     REFUSED(hidden, INT32_MAX, "hidden is 2147483647, allowed are 1..1073741823");
-    REFUSED(group_elements, 100, "group_elements is 100, must divide hidden, which is 256");
-    REFUSED(group_elements, 257, "group_elements is 257, allowed are 0..256");
+    REFUSED(quantisation.group_elements, 100,
+            "quantisation.group_elements is 100, must divide hidden, which is 256");
+    REFUSED(quantisation.group_elements, 257,
+            "quantisation.group_elements is 257, allowed are 0..256");
     REFUSED(dtype, WEFT_FP64, "dtype is WEFT_FP64 (6), allowed are WEFT_BF16 (3), ");
-    REFUSED(narrow_dtype, WEFT_UINT8, "narrow_dtype is WEFT_UINT8 (7), allowed are ");
-    REFUSED(narrow_dtype, WEFT_LOG_10BIT, "scales is ");
-    REFUSED(scale, (weft_scale_kind)3, "scale is 3, allowed are WEFT_SCALE_FP32 (0), ");
+    REFUSED(quantisation.dtype, WEFT_UINT8, "quantisation.dtype is WEFT_UINT8 (7), allowed are ");
+    REFUSED(quantisation.dtype, WEFT_LOG_10BIT, "scales is ");
+    REFUSED(quantisation.scale, (weft_scale_kind)3,
+            "quantisation.scale is 3, allowed are WEFT_SCALE_FP32 (0), ");
     REFUSED(src_stride_bytes, 255, "src_stride_bytes is 255, allowed are 0 and ");
     REFUSED(scale_column_bytes, 8, "scale_column_bytes is 8, allowed are 0 and multiples of 4");
     REFUSED(scale_column_bytes, 14, "from 12 on");
-    REFUSED(reserved, 1, "reserved is 1");
     return close_actor(&actor);
 }
 

@@ -19,9 +19,9 @@ struct area {
 };
 
 static const weft_rows_args forms[NUM_FORMS] = {
-    {.narrow_dtype = WEFT_FP8_E4M3, .scale = WEFT_SCALE_FP32, .group_elements = GROUP},
-    {.narrow_dtype = WEFT_INT8, .scale = WEFT_SCALE_UE8M0, .group_elements = GROUP},
-    {.narrow_dtype = WEFT_LOG_10BIT}};
+    {.quantisation = {WEFT_FP8_E4M3, WEFT_SCALE_FP32, GROUP}},
+    {.quantisation = {WEFT_INT8, WEFT_SCALE_UE8M0, GROUP}},
+    {.quantisation = {.dtype = WEFT_LOG_10BIT}}};
 
 static weft_rows_args args_of(int form, const void *src, void *dst, struct area *area)
 {
@@ -29,7 +29,7 @@ static weft_rows_args args_of(int form, const void *src, void *dst, struct area 
     args.size = sizeof args;
     args.src = src;
     args.dst = dst;
-    args.scales = args.narrow_dtype == WEFT_LOG_10BIT ? NULL : area->scales;
+    args.scales = args.quantisation.dtype == WEFT_LOG_10BIT ? NULL : area->scales;
     args.num_rows = NUM_ROWS;
     args.hidden = HIDDEN;
     args.dtype = WEFT_BF16;
@@ -42,12 +42,12 @@ static void expect(int form, const struct area *area, struct area *expected)
 {
     const struct weft__row_functions *cpu = weft__cpu_rows_of(WEFT__ROWS_BASE);
     const weft_rows_args *args = &forms[form];
-    const struct wp_quantisation there = {WEFT_BF16, args->narrow_dtype,
-                                          (enum wp_scale_kind)args->scale, GROUP, 0};
-    const struct wp_quantisation back = {args->narrow_dtype, WEFT_BF16,
-                                         (enum wp_scale_kind)args->scale, GROUP, 0};
+    const struct wp_quantisation there = {WEFT_BF16, args->quantisation.dtype,
+                                          (enum wp_scale_kind)args->quantisation.scale, GROUP, 0};
+    const struct wp_quantisation back = {args->quantisation.dtype, WEFT_BF16,
+                                         (enum wp_scale_kind)args->quantisation.scale, GROUP, 0};
     const uint64_t row_bytes = wp_log_row_bytes(HIDDEN);
-    for (int row = 0; row < NUM_ROWS && args->narrow_dtype == WEFT_LOG_10BIT; row++) {
+    for (int row = 0; row < NUM_ROWS && args->quantisation.dtype == WEFT_LOG_10BIT; row++) {
         const void *src = area->src + (size_t)row * HIDDEN;
         char *made = expected->narrow + (uint64_t)row * row_bytes;
         const void *narrow = made;
@@ -55,7 +55,7 @@ static void expect(int form, const struct area *area, struct area *expected)
         const struct wp_mixed_sum sum = {0, WEFT_BF16, WEFT_LOG_10BIT, WEFT_BF16, WP_READ_LATER};
         cpu->log_sum(expected->back + (size_t)row * HIDDEN, &narrow, NULL, 1, sum, HIDDEN);
     }
-    if (args->narrow_dtype == WEFT_LOG_10BIT)
+    if (args->quantisation.dtype == WEFT_LOG_10BIT)
         return;
     const void *narrow = expected->narrow, *scales = expected->scales;
     const struct wp_quantised_rows to = {&narrow, &scales, 0, 1};

@@ -6,18 +6,19 @@ def promised: {  # fields by what they must be
     "a number of things": "ranks nodes tokens hidden topk experts warps blocks iters
       bytes_logical bytes_remote checked_rows errors channels staging_slots staging_slot_bytes
       staging_bytes
-      net_bytes forwarded_rows phases graph_calls",
+      mean_bytes_logical mean_bytes_remote net_bytes forwarded_rows phases graph_calls",
     "a number": "us_min us_median us_max gbps_logical gbps_remote net_gbps",
-    "a string": "op machine dtype wire mode format memory",
-    "there": "ok net_engine layout route"
+    "a string": "op machine dtype wire mode format memory version host device date",
+    "true or false": "rows_only",
+    "there": "ok net_engine layout route commit"
   },
   coll: {
     "a number of things": "ranks bytes count iters warmup blocks warps seed packet_bytes
       graph_calls checked",
     "a number": "us_min us_median us_max algbw busbw",
-    "a string": "op algo asked machine dtype memory",
+    "a string": "op algo asked machine dtype memory version host device date",
     "true or false": "in_place",
-    "there": "errors ok"
+    "there": "errors ok commit"
   }
 };
 
@@ -72,8 +73,9 @@ def check_network($before):
     end;
 
 def operations: {
-  normal: ["layout", "notify", "dispatch", "combine", "layer"],
-  "low-latency": ["ll_dispatch", "ll_combine", "ll_layer"]
+  normal: ["layout", "notify", "dispatch", "combine", "layer", "dispatch_counted",
+    "dispatch_capacity", "dispatch_combine"],
+  "low-latency": ["ll_dispatch", "ll_combine", "ll_layer", "ll_dispatch_release"]
 };
 
 def check_ep($before):
@@ -85,6 +87,8 @@ def check_ep($before):
     must((.layout != null) == (.answer != null); "answer is not that of low latency"),
     must(all($before[]; .op != $op); "op comes twice"),
     must(.bytes_remote <= .bytes_logical; "bytes_remote is more than bytes_logical"),
+    must(.mean_bytes_logical <= .bytes_logical and .mean_bytes_remote <= .bytes_remote;
+      "the mean of the bytes is more than the most"),
     check_network($before);
 
 def is_about($expected): (. - $expected | fabs) <= 1e-6 * ($expected | fabs);

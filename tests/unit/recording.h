@@ -7,7 +7,7 @@
 
 #include "machine/host.h"
 
-enum { MAX_LAUNCHES = 64 };
+enum { MAX_LAUNCHES = 256 };
 
 struct graph {
     int num_launches;

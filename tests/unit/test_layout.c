@@ -60,11 +60,14 @@ static void launch_layout(const struct wp_layout_args *args)
     weft_comm *comm;
     weft_stream *stream;
     weft_unique_id id;
-    const struct weft__grid grid = {.num_blocks = 1, .num_warps = 1};
+    const struct weft__program_run run = {.program = WP_PROGRAM_layout,
+                                          .grid = {.num_blocks = 1, .num_warps = 1},
+                                          .args = args,
+                                          .args_bytes = sizeof *args};
     assert_ok(weft_unique_id_create(&id));
     assert_ok(weft_comm_create(&id, 0, 1, NULL, &comm));
     assert_ok(weft_stream_create(comm, &stream));
-    assert_ok(weft__program_launch(comm, stream, WP_PROGRAM_layout, grid, args, sizeof *args));
+    assert_ok(weft__program_launch(comm, stream, &run));
     assert_ok(weft_stream_synchronize(stream));
     assert_ok(weft_stream_destroy(stream));
     assert_ok(weft_comm_destroy(comm));

@@ -11,7 +11,8 @@ struct choice {
     weft_ll_config other; /* what else is said */
 };
 
-#define FP8 .narrow_dtype = WEFT_FP8_E4M3, .group_elements = 128
+#define FP8_OF(kind) .quantisation = {WEFT_FP8_E4M3, WEFT_SCALE_##kind, 128}
+#define FP8          FP8_OF(FP32)
 
 static struct weft__ll_carrier carrier_of(const struct choice *choice, weft_machine kind,
                                           weft_ll_layout layout)
@@ -109,15 +110,15 @@ TEST(of_many_experts)
          128,
          WEFT_LL_TOLD_PACKETS,
          {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, .on_missing = WEFT_LL_MASK, FP8}},
-        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {FP8, .scale = WEFT_SCALE_FP32_POWER_OF_TWO}},
+        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {FP8_OF(FP32_POWER_OF_TWO)}},
         {4,
          256,
          8,
          128,
          WEFT_LL_SIGNALS, /* no program of its own */
-         {FP8, .scale = WEFT_SCALE_FP32_POWER_OF_TWO, .on_missing = WEFT_LL_MASK}},
-        {4, 256, 8, 8, WEFT_LL_PACKETS, {FP8, .scale = WEFT_SCALE_FP32_POWER_OF_TWO}},
-        {4, 256, 8, 8, WEFT_LL_SIGNALS, {FP8, .scale = WEFT_SCALE_UE8M0}},
+         {FP8_OF(FP32_POWER_OF_TWO), .on_missing = WEFT_LL_MASK}},
+        {4, 256, 8, 8, WEFT_LL_PACKETS, {FP8_OF(FP32_POWER_OF_TWO)}},
+        {4, 256, 8, 8, WEFT_LL_SIGNALS, {FP8_OF(UE8M0)}},
         {4,
          256,
          8,

@@ -265,7 +265,7 @@ static void write_progress(int fd, enum progress_visibility visibility, int64_t 
     assert_true(dup2(saved, STDERR_FILENO) >= 0 && close(saved) == 0);
 }
 
-/* The same on a terminal. */
+/* The same on a terminal, which may hand it out in pieces. */
 static void terminal_of_progress(enum progress_visibility visibility, int64_t quiet_ns, char *text,
                                  size_t text_bytes)
 {
@@ -273,8 +273,12 @@ static void terminal_of_progress(enum progress_visibility visibility, int64_t qu
     const int terminal = open_terminal(&other_end);
     write_progress(terminal, visibility, quiet_ns);
     assert_true(write(terminal, "end", 3) == 3);
-    const ssize_t length = read(other_end, text, text_bytes - 1);
-    assert_true(length >= 3);
+    size_t length = 0;
+    do {
+        const ssize_t count = read(other_end, text + length, text_bytes - length);
+        assert_true(count > 0);
+        length += (size_t)count;
+    } while (length < 3 || memcmp(text + length - 3, "end", 3) != 0);
     text[length - 3] = '\0';
     close(terminal);
     close(other_end);

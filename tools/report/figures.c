@@ -72,6 +72,7 @@ static const struct {
     {"hidden", "hidden ", "", "", 0},
     {"dtype", "", "", "", 0},
     {"format", "rows in ", "", "dtype", 0},
+    {"rows_only", "", "rows only", "not ", 0},
     {"topk", "top-", "", "", 0},
     {"experts", "", " experts", "", 0},
     {"trace", "", "", "", 0},
@@ -122,7 +123,8 @@ static void add_fields(struct figure *figure, int has_configuration)
             continue;
         if (json_is_false(json))
             snprintf(value, sizeof value, "not ");
-        if (json_is_boolean(json) || (value[0] != '\0' && strcmp(value, fields[i].usual) != 0)) {
+        const int is_usual = fields[i].usual[0] != '\0' && strcmp(value, fields[i].usual) == 0;
+        if (!is_usual && (json_is_boolean(json) || value[0] != '\0')) {
             snprintf(word, sizeof word, "%s%s%s", fields[i].before, value, fields[i].behind);
             add_word(figure->words, word);
         }
@@ -296,14 +298,15 @@ void figure_machine(const json_t *json, char text[FIGURE_MACHINE_CHARS])
 {
     const char *gpu = json_string_value(json_object_get(json, "gpu"));
     const char *cpu = json_string_value(json_object_get(json, "cpu"));
+    const char *device = json_string_value(json_object_get(json, "device"));
     const char *date = json_string_value(json_object_get(json, "date"));
     char machine[FIGURE_MACHINE_CHARS - 32] = "";
     if (gpu != NULL)
         snprintf(machine, sizeof machine, "%.0f x %s", fmax(1, number_in(json, "num_gpus")), gpu);
     else if (cpu != NULL && number_in(json, "cores") > 0)
         snprintf(machine, sizeof machine, "%s, %.0f cores", cpu, number_in(json, "cores"));
-    else if (cpu != NULL)
-        snprintf(machine, sizeof machine, "%s", cpu);
+    else if (cpu != NULL || device != NULL)
+        snprintf(machine, sizeof machine, "%s", cpu != NULL ? cpu : device);
     snprintf(text, FIGURE_MACHINE_CHARS, "%s%s%.10s", machine,
              machine[0] != '\0' && date != NULL ? ", " : "", date != NULL ? date : "");
 }

@@ -14,10 +14,6 @@ void layers_write(FILE *file, const struct figure_list *figures);
 /* Its drawing alone, as figures_write_chart(); and the words that all layers share, or NULL. */
 int layers_draw(FILE *file, const struct figure_list *figures, json_t **shared);
 
-/* A line of weft topo --json, one machine or several. */
-int topology_is_in(const json_t *json);
-void topology_write(FILE *file, const json_t *json);
-
 /* Records of ranks, as WEFT_RECORD=DIR leaves them: an array of these objects. The fields that are
  * read: rank, world_size, host, key, failure, waits_for, slowest {rank, late, operations, late_ns},
  * peers [{rank, waited_ns}] and entries [{profiling_name, state, end, collective_seq_id,

@@ -114,6 +114,11 @@ static struct times times_of(const json_t *records)
     return times;
 }
 
+static int has_failed(const json_t *entry)
+{
+    return strcmp(text_of(entry, "end"), "failed") == 0;
+}
+
 /* One that has not ended is as long as the picture. */
 static int fill_segments(const json_t *entries, const struct times *times,
                          struct lane_segment *segments)
@@ -128,7 +133,7 @@ static int fill_segments(const json_t *entries, const struct times *times,
                 .name = text_of(entry, "profiling_name"),
                 .start = (double)(start - times->first) / 1e3,
                 .end = (double)((end > 0 ? end : times->last) - times->first) / 1e3,
-                .state = end > 0 ? LANE_ENDED : LANE_NOT_ENDED,
+                .state = end > 0 && !has_failed(entry) ? LANE_ENDED : LANE_NOT_ENDED,
             };
     }
     return count;
@@ -149,7 +154,7 @@ static int write_operations(FILE *file, const json_t *records)
         lanes[i] = (struct lane){
             labels[i], fill_segments(json_object_get(record, "entries"), &times, own), own};
     }
-    const struct lanes all = {.title = "the last operations; dashed: not ended",
+    const struct lanes all = {.title = "the last operations; dashed: failed, or not ended",
                               .x_title = "us, by the ranks' clocks",
                               .num_lanes = (int)num_records,
                               .lanes = lanes};
@@ -199,7 +204,7 @@ static void write_rank(FILE *file, const json_t *record)
     write_text_cell(file, "a", text_of(record, "host"));
     write_text_cell(file, "a", text_of(last, "profiling_name"));
     fprintf(file, "<td>%" PRId64 "</td>", integer_of(last, "collective_seq_id"));
-    write_text_cell(file, "a", text_of(last, "state"));
+    write_text_cell(file, "a", has_failed(last) ? "failed" : text_of(last, "state"));
     write_awaited(file, json_object_get(record, "waits_for"));
     write_slowest(file, json_object_get(record, "slowest"));
     write_text_cell(file, "v", text_of(record, "failure"));

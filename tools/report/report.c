@@ -32,8 +32,8 @@ static const struct option_row option_table[] = {
 
 static const char documentation[] =
     "Makes one page of HTML, which needs no other file, from JSON: the files of bench/results, "
-    "lines of weft ep, weft coll and weft topo with --json, and records of ranks. A FILE has "
-    "objects, one behind the other or in arrays; a folder stands for its *.json; - is standard "
+    "lines of weft ep and weft coll with --json, and records of ranks. A FILE has objects, one "
+    "behind the other or in arrays; a folder stands for its *.json; - is standard "
     "input. The page has curves of time and bandwidth against size with other libraries beside "
     "weft, tables, the steps of a layer, who waited for whom, and the last operations of all ranks."
     "\vThe exit status is 0 only if all was read and written; 1 if a file cannot be read, or is "
@@ -46,7 +46,6 @@ struct source {
     char *path;
     char machine[FIGURE_MACHINE_CHARS];
     struct figure_list figures;
-    json_t *topologies; /* array */
 };
 
 struct report {
@@ -87,14 +86,10 @@ static const char *take(void *argument, json_t *object)
     struct report *report = argument;
     if (record_is_in(object))
         return take_record(report, object);
-    if (topology_is_in(object))
-        return json_array_append(report->source->topologies, object) == 0
-                   ? NULL
-                   : "does not fit into memory";
     if (figure_is_in(object))
         return take_figure(report->source, object);
-    return "has none of \"value\", \"us_median\", \"entries\" and \"kind\", by which figures, "
-           "records and topologies are known";
+    return "has none of \"value\", \"us_median\" and \"entries\", by which figures and records are "
+           "known";
 }
 
 static int read_file(struct report *report, const char *path)
@@ -106,7 +101,7 @@ static int read_file(struct report *report, const char *path)
         return -1;
     report->sources = sources;
     report->source = &sources[report->num_sources++];
-    *report->source = (struct source){.path = strdup(path), .topologies = json_array()};
+    *report->source = (struct source){.path = strdup(path)};
     if (input_read(path, take, report, error) == 0)
         return 0;
     fprintf(stderr, "weft report: %s\n", error);
@@ -164,7 +159,7 @@ static const char *name_of(const struct source *source)
 
 static int is_shown(const struct source *source)
 {
-    return source->figures.count > 0 || json_array_size(source->topologies) > 0;
+    return source->figures.count > 0;
 }
 
 static void write_contents(FILE *file, const struct report *report)
@@ -186,8 +181,6 @@ static void write_contents(FILE *file, const struct report *report)
 
 static int write_source(FILE *file, const struct source *source, int number)
 {
-    size_t i;
-    json_t *topology;
     int64_t num_wrong = 0;
     for (int k = 0; k < source->figures.count; k++)
         num_wrong += source->figures.list[k].num_wrong > 0;
@@ -199,7 +192,6 @@ static int write_source(FILE *file, const struct source *source, int number)
     if (num_wrong > 0)
         fprintf(file, "<p class=\"x\">%lld figures are of wrong results.</p>\n",
                 (long long)num_wrong);
-    json_array_foreach(source->topologies, i, topology) topology_write(file, topology);
     return figures_write(file, &source->figures);
 }
 
@@ -275,7 +267,6 @@ static void free_report(struct report *report)
     for (int i = 0; i < report->num_sources; i++) {
         figures_free(&report->sources[i].figures);
         free(report->sources[i].path);
-        json_decref(report->sources[i].topologies);
     }
     free(report->sources);
     json_decref(report->records);

@@ -9,11 +9,11 @@ static void draw_quantisation(struct ll_terms *terms, struct rng *rng)
 {
     if (draw(rng, 0, 1) == 0)
         return;
-    terms->narrow_dtype = draw(rng, 0, 1) ? WEFT_FP8_E4M3 : WEFT_INT8;
-    terms->scale = (weft_scale_kind)draw(rng, WEFT_SCALE_FP32, WEFT_SCALE_UE8M0);
+    terms->quantisation.dtype = draw(rng, 0, 1) ? WEFT_FP8_E4M3 : WEFT_INT8;
+    terms->quantisation.scale = (weft_scale_kind)draw(rng, WEFT_SCALE_FP32, WEFT_SCALE_UE8M0);
     do
-        terms->group_elements = draw(rng, 1, terms->hidden);
-    while (terms->hidden % terms->group_elements != 0);
+        terms->quantisation.group_elements = draw(rng, 1, terms->hidden);
+    while (terms->hidden % terms->quantisation.group_elements != 0);
     terms->has_columns = draw(rng, 0, 1);
 }
 

@@ -25,10 +25,8 @@ struct ll_terms {
     int32_t has_signals;     /* by expert: answers are written when combine has begun, */
     int32_t rows_per_signal; /* and a word tells of so many; 0: of all of an expert */
     int32_t has_weights;
-    weft_dtype narrow_dtype; /* of rows on their way to the experts, or NONE */
-    weft_scale_kind scale;
-    int32_t group_elements;
-    int32_t has_columns; /* by expert: scales lie by columns */
+    weft_quantisation quantisation; /* of rows on their way to the experts, or zero */
+    int32_t has_columns;            /* by expert: scales lie by columns */
     weft_ll_route route;
     weft_ll_carrier carrier;
     weft_ll_on_missing on_missing;

@@ -49,8 +49,9 @@ static void draw_answers(struct shape *shape)
         return;
     terms->answer_dtype = WEFT_LOG_10BIT;
     terms->hidden = SHAPE_LOG_HIDDEN;
-    while (terms->narrow_dtype != WEFT_DTYPE_NONE && terms->hidden % terms->group_elements != 0)
-        terms->group_elements--;
+    while (terms->quantisation.dtype != WEFT_DTYPE_NONE &&
+           terms->hidden % terms->quantisation.group_elements != 0)
+        terms->quantisation.group_elements--;
 }
 
 enum { USUAL_GROUP = 128 };
@@ -72,10 +73,10 @@ static void draw_usual_rows(struct shape *shape)
     if (shape->num_nodes > 1 || !has_room_for_long_rows(shape) || draw(&rng, 1, USUAL_ONE_IN) > 1)
         return;
     terms->hidden = SHAPE_MAX_HIDDEN;
-    if (terms->narrow_dtype != WEFT_DTYPE_NONE) {
-        terms->narrow_dtype = WEFT_FP8_E4M3;
-        terms->scale = (weft_scale_kind)draw(&rng, WEFT_SCALE_FP32, WEFT_SCALE_UE8M0);
-        terms->group_elements = USUAL_GROUP;
+    if (terms->quantisation.dtype != WEFT_DTYPE_NONE) {
+        terms->quantisation.dtype = WEFT_FP8_E4M3;
+        terms->quantisation.scale = (weft_scale_kind)draw(&rng, WEFT_SCALE_FP32, WEFT_SCALE_UE8M0);
+        terms->quantisation.group_elements = USUAL_GROUP;
     }
 }
 
@@ -137,8 +138,9 @@ static int can_be_in_packets(const struct shape *shape, weft_ll_carrier carrier)
 {
     enum { MAX_RANKS = 8 };
     const struct ll_terms *terms = &shape->ll_terms;
-    const int are_rows_fit = terms->narrow_dtype == WEFT_DTYPE_NONE ||
-                             (terms->scale != WEFT_SCALE_UE8M0 && terms->group_elements % 4 == 0);
+    const int are_rows_fit = terms->quantisation.dtype == WEFT_DTYPE_NONE ||
+                             (terms->quantisation.scale != WEFT_SCALE_UE8M0 &&
+                              terms->quantisation.group_elements % 4 == 0);
     return shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS && are_rows_fit &&
            are_sums_fit(shape) && are_choices_few(shape, carrier);
 }
@@ -165,10 +167,10 @@ static void fit_groups(struct shape *shape, struct rng *rng)
     const int32_t num_fours = (is_long ? SHAPE_MAX_HIDDEN : terms->hidden + 3) / 4;
     terms->hidden = num_fours * 4;
     if (is_long)
-        terms->group_elements = draw(rng, 0, 1) ? 4 : USUAL_GROUP;
+        terms->quantisation.group_elements = draw(rng, 0, 1) ? 4 : USUAL_GROUP;
     else
-        terms->group_elements = draw_divisor(rng, num_fours) * 4;
-    terms->scale = WEFT_SCALE_FP32;
+        terms->quantisation.group_elements = draw_divisor(rng, num_fours) * 4;
+    terms->quantisation.scale = WEFT_SCALE_FP32;
 }
 
 /* By rank most of these send no answers: answers would also order what here only the words that
@@ -190,7 +192,7 @@ static void fit_packets(struct shape *shape, struct rng *rng)
     terms->fills_slots = 0;
     draw_unanswered(terms, rng);
     terms->answer_dtype = shape->combine_dtype;
-    if (terms->narrow_dtype != WEFT_DTYPE_NONE)
+    if (terms->quantisation.dtype != WEFT_DTYPE_NONE)
         fit_groups(shape, rng);
     if (!can_be_in_packets(shape, terms->carrier))
         terms->carrier = WEFT_LL_SIGNALS;

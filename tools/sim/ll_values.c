@@ -24,9 +24,7 @@ weft_ll_config ll_config(const struct shape *shape, int32_t rank)
     config.num_results = terms->num_results;
     config.answer = terms->answer;
     config.answer_dtype = terms->answer_dtype;
-    config.narrow_dtype = terms->narrow_dtype;
-    config.scale = terms->scale;
-    config.group_elements = terms->group_elements;
+    config.quantisation = terms->quantisation;
     config.num_blocks = shape->num_blocks[rank];
     config.num_warps = shape->num_warps[rank];
     config.route = terms->route;

@@ -6,16 +6,6 @@
 
 #include "workload/output.h"
 
-static int print_json(json_t *object)
-{
-    if (object == NULL)
-        return -1;
-    const int result = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    json_decref(object);
-    putchar('\n');
-    return output_flush() != 0 ? -1 : result;
-}
-
 static json_t *number_or_null(int32_t number)
 {
     return number == SCENARIO_DRAWN ? json_null() : json_integer(number);
@@ -30,22 +20,25 @@ static int suite_json(const struct sim_options *options, enum scenario_op op,
                       const struct suite_tally *tally)
 {
     const int64_t num_findings = suite_num_findings(tally);
-    return print_json(json_pack(
-        "{s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, "
-        "s:o, s:i, s:n, s:b}",
-        "op", scenario_op_names[op], "ranks", number_or_null(options->num_ranks), "nodes",
-        number_or_null(options->num_nodes), "tokens", options->max_tokens, "count",
-        options->max_count, "staging", scenario_staging_names[options->staging], "policy",
-        sim_policy_names[options->policy], "faults", sim_fault_names[options->fault], "seed",
-        (json_int_t)options->seed, "schedules", (json_int_t)tally->num_schedules, "seconds",
-        tally->seconds, "schedules_per_second", per_second(tally->num_schedules, tally->seconds),
-        "races", (json_int_t)tally->num_found[SCENARIO_RACE], "wrong_results",
-        (json_int_t)tally->num_found[SCENARIO_WRONG], "hangs",
-        (json_int_t)tally->num_found[SCENARIO_HANG], "faults_injected",
-        (json_int_t)tally->num_faults_injected, "faults_survived",
-        (json_int_t)tally->num_faults_survived, "first_failing_seed",
-        num_findings > 0 ? json_integer((json_int_t)tally->first_failing_seed) : json_null(),
-        "sites", tally->num_sites, "sites_caught", "ok", num_findings == 0));
+    return output_json(
+        json_pack(
+            "{s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, "
+            "s:o, s:i, s:n, s:b}",
+            "op", scenario_op_names[op], "ranks", number_or_null(options->num_ranks), "nodes",
+            number_or_null(options->num_nodes), "tokens", options->max_tokens, "count",
+            options->max_count, "staging", scenario_staging_names[options->staging], "policy",
+            sim_policy_names[options->policy], "faults", sim_fault_names[options->fault], "seed",
+            (json_int_t)options->seed, "schedules", (json_int_t)tally->num_schedules, "seconds",
+            tally->seconds, "schedules_per_second",
+            per_second(tally->num_schedules, tally->seconds), "races",
+            (json_int_t)tally->num_found[SCENARIO_RACE], "wrong_results",
+            (json_int_t)tally->num_found[SCENARIO_WRONG], "hangs",
+            (json_int_t)tally->num_found[SCENARIO_HANG], "faults_injected",
+            (json_int_t)tally->num_faults_injected, "faults_survived",
+            (json_int_t)tally->num_faults_survived, "first_failing_seed",
+            num_findings > 0 ? json_integer((json_int_t)tally->first_failing_seed) : json_null(),
+            "sites", tally->num_sites, "sites_caught", "ok", num_findings == 0),
+        NULL);
 }
 
 int report_suite(const struct sim_options *options, enum scenario_op op,
@@ -68,12 +61,13 @@ int report_suite(const struct sim_options *options, enum scenario_op op,
 static int site_json(const struct weakened_site *site)
 {
     const int is_caught = weakened_is_caught(site);
-    return print_json(
+    return output_json(
         json_pack("{s:s, s:s, s:b, s:I, s:o, s:o, s:o}", "site", site->name, "kind", site->kind,
                   "caught", is_caught, "schedules", (json_int_t)site->num_schedules, "by",
                   is_caught ? json_string(scenario_finding_names[site->caught_by]) : json_null(),
                   "caught_op", is_caught ? json_string(scenario_op_names[site->op]) : json_null(),
-                  "seed", is_caught ? json_integer((json_int_t)site->seed) : json_null()));
+                  "seed", is_caught ? json_integer((json_int_t)site->seed) : json_null()),
+        NULL);
 }
 
 static int print_site(const struct weakened_site *site)
@@ -92,13 +86,14 @@ static int weakening_json(const struct sim_options *options, const struct weaken
 {
     const char *op =
         options->op == SIM_ALL_OPS ? "all" : scenario_op_names[(enum scenario_op)options->op];
-    return print_json(json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:i, s:i, s:b}", "op", op, "weaken",
-                                options->weaken, "ranks", number_or_null(options->num_ranks),
-                                "schedules", (json_int_t)weakening->num_schedules, "seconds",
-                                weakening->seconds, "schedules_per_second",
-                                per_second(weakening->num_schedules, weakening->seconds), "sites",
-                                weakening->num_sites, "sites_caught", weakening->num_caught, "ok",
-                                weakening->num_caught == weakening->num_sites));
+    return output_json(
+        json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:i, s:i, s:b}", "op", op, "weaken",
+                  options->weaken, "ranks", number_or_null(options->num_ranks), "schedules",
+                  (json_int_t)weakening->num_schedules, "seconds", weakening->seconds,
+                  "schedules_per_second", per_second(weakening->num_schedules, weakening->seconds),
+                  "sites", weakening->num_sites, "sites_caught", weakening->num_caught, "ok",
+                  weakening->num_caught == weakening->num_sites),
+        NULL);
 }
 
 int report_weakening(const struct sim_options *options, const struct weakening *weakening)

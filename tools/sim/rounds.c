@@ -196,7 +196,7 @@ enum { NARROW_GROUP = 2 };
 
 static int has_narrow(const struct shape *shape)
 {
-    return shape->narrow_dtype != WEFT_DTYPE_NONE && shape->narrow_plane < shape->num_planes;
+    return shape->quantisation.dtype != WEFT_DTYPE_NONE && shape->narrow_plane < shape->num_planes;
 }
 
 static int is_narrow(const struct shape *shape, int64_t plane)
@@ -206,7 +206,7 @@ static int is_narrow(const struct shape *shape, int64_t plane)
 
 static size_t scale_bytes(const struct shape *shape)
 {
-    return shape->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float);
+    return shape->quantisation.scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float);
 }
 
 /* Its elements come first, its scales behind them. */
@@ -223,9 +223,8 @@ static char *narrow_scales(const struct shape *shape, const struct rows *rows)
 static void quantise_plane(const struct shape *shape, const struct rows *rows, weft_plane *plane)
 {
     plane->dtype = WEFT_FP32;
-    plane->narrow_dtype = shape->narrow_dtype;
-    plane->scale = shape->scale;
-    plane->group_elements = NARROW_GROUP;
+    plane->quantisation = shape->quantisation;
+    plane->quantisation.group_elements = NARROW_GROUP;
     plane->scales = narrow_scales(shape, rows);
 }
 
@@ -233,8 +232,8 @@ static void check_narrow_row(struct party *party, const struct rows *rows, int32
                              const float *sent)
 {
     const struct shape *shape = party->shape;
-    const struct quantised_form form = {WEFT_FP32, shape->narrow_dtype, shape->scale, NARROW_GROUP,
-                                        sizeof(float)};
+    const struct quantised_form form = {WEFT_FP32, shape->quantisation.dtype,
+                                        shape->quantisation.scale, NARROW_GROUP, sizeof(float)};
     const size_t num_elements = (size_t)plane_elements(shape);
     const size_t row_scale_bytes = num_elements / NARROW_GROUP * scale_bytes(shape);
     char codes[SCENARIO_ROW_ELEMENTS], scales[SCENARIO_ROW_ELEMENTS * sizeof(float)];

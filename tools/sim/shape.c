@@ -222,7 +222,7 @@ static int32_t wire_row_bytes(const struct shape *shape)
     const int32_t num_local = shape->num_ranks / shape->num_nodes;
     const int32_t max_rows = shape->num_topk < num_local ? shape->num_topk : num_local;
     /* Of two planes, a quantised one takes as many bytes as before, its scales more. */
-    const int32_t scales_bytes = shape->narrow_dtype == WEFT_DTYPE_NONE ? 0 : round_up(1);
+    const int32_t scales_bytes = shape->quantisation.dtype == WEFT_DTYPE_NONE ? 0 : round_up(1);
     const int32_t token_bytes =
         round_up(8 + 8 * max_rows + 8 * shape->num_topk) + SCENARIO_ROW_BYTES + scales_bytes;
     const int is_widened = shape->combine_dtype == WEFT_BF16 && shape->combine_wire == WEFT_FP32;
@@ -252,7 +252,7 @@ static void draw_staging(struct shape *shape, struct rng *rng, enum scenario_sta
 static void draw_direct(struct shape *shape)
 {
     struct rng rng = {rng_key(shape->seed, OWN_KEYS + 3)};
-    if (shape->num_nodes > 1 || shape->narrow_dtype != WEFT_DTYPE_NONE ||
+    if (shape->num_nodes > 1 || shape->quantisation.dtype != WEFT_DTYPE_NONE ||
         shape->combine_wire != WEFT_DTYPE_NONE || draw(&rng, 0, 2) > 0)
         return;
     memset(shape->is_local, 0, sizeof(shape->is_local));
@@ -282,8 +282,8 @@ static void draw_narrow(struct shape *shape)
     struct rng rng = {rng_key(shape->seed, OWN_KEYS)};
     if (shape->op != SCENARIO_DISPATCH || draw(&rng, 0, 2) > 0)
         return;
-    shape->narrow_dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
-    shape->scale = draw(&rng, 0, 1) == 0 ? WEFT_SCALE_FP32 : WEFT_SCALE_UE8M0;
+    shape->quantisation.dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
+    shape->quantisation.scale = draw(&rng, 0, 1) == 0 ? WEFT_SCALE_FP32 : WEFT_SCALE_UE8M0;
     shape->narrow_plane = draw(&rng, 0, 1);
 }
 

@@ -28,14 +28,11 @@ struct shape {
                             latency, in a round; not synchronised in between */
     weft_dtype combine_dtype; /* FP32 or BF16 */
     int32_t num_biases;
-    int wants_node_counts; /* of layout */
-    int routes_by_table;   /* layout, in place of topk_idx */
-    int32_t num_planes;    /* of dispatch, 0 to 2: equal parts of a row */
-    /* To which a plane, if it is there, is quantised on its way, in groups of two elements; NONE:
-     * none is. */
-    weft_dtype narrow_dtype;
+    int wants_node_counts;          /* of layout */
+    int routes_by_table;            /* layout, in place of topk_idx */
+    int32_t num_planes;             /* of dispatch, 0 to 2: equal parts of a row */
+    weft_quantisation quantisation; /* of a plane, if it is there; zero: of none */
     int32_t narrow_plane;
-    weft_scale_kind scale;
     /* Between nodes. */
     int32_t num_channels;
     int32_t num_slots;

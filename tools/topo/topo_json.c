@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "topo_view.h"
+#include "workload/output.h"
 
 static json_t *node_as_json(const struct topo_view *view, const struct topo_node *node)
 {
@@ -167,9 +168,5 @@ int topo_print_json(const struct topo_job *job)
         json_object_set_new(object, "connections", connections_as_json(job));
     if (object != NULL && job->why_not_connected[0] != '\0')
         json_object_set_new(object, "not_connected", json_string(job->why_not_connected));
-    const int result =
-        object ? json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) : -1;
-    json_decref(object);
-    putchar('\n');
-    return result;
+    return output_json(object, NULL);
 }

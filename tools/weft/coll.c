@@ -24,7 +24,7 @@ static weft_result run_place(const struct coll_run *run, struct coll_line *line,
     return WEFT_OK;
 }
 
-static weft_result run_size(const struct coll_run *run, uint64_t bytes, uint64_t *num_wrong)
+static weft_result run_size(const struct coll_run *run, uint64_t bytes, struct coll_totals *totals)
 {
     struct coll_line line = {
         .options = run->options,
@@ -37,9 +37,8 @@ static weft_result run_size(const struct coll_run *run, uint64_t bytes, uint64_t
     if (result == WEFT_OK && collective_has_in_place(line.collective.kind))
         result = run_place(run, &line, COLL_IN_PLACE);
     if (result == WEFT_OK && run->rank == 0)
-        coll_report_line(&line);
-    for (int place = 0; place < COLL_NUM_PLACES; place++)
-        *num_wrong += line.outcomes[place].tally.num_wrong;
+        coll_report_line(&line, &totals->plotted);
+    coll_totals_add(totals, &line);
     return result;
 }
 
@@ -69,41 +68,40 @@ static void tell_unsupported(const struct coll_run *run)
 }
 
 /* Measures all sizes of one type and reduction. */
-static weft_result run_kind(const struct coll_run *run, uint64_t *num_wrong)
+static weft_result run_kind(const struct coll_run *run, struct coll_totals *totals)
 {
     const struct coll_options *options = run->options;
     uint64_t bytes = options->sizes.min;
-    weft_result result = run_size(run, bytes, num_wrong);
+    weft_result result = run_size(run, bytes, totals);
     while (result == WEFT_OK && option_steps_next(&options->sizes, &bytes))
-        result = run_size(run, bytes, num_wrong);
+        result = run_size(run, bytes, totals);
     return result;
 }
 
 /* options are the run's. */
 static weft_result run_all(struct coll_options *options, const struct coll_run *run,
-                           uint64_t *num_wrong)
+                           struct coll_totals *totals)
 {
-    weft_result result = WEFT_OK;
-    if (run->rank == 0)
-        coll_report_heading(options, weft_comm_machine(run->comm));
+    weft_result result = coll_report_heading(options, run->comm);
     for (int32_t dtype = options->dtypes.first; dtype <= options->dtypes.last; dtype++)
         for (int32_t redop = options->redops.first;
              redop <= options->redops.last && result == WEFT_OK; redop++) {
             options->dtype = (weft_dtype)dtype;
             options->redop = (weft_reduce_op)redop;
             if (reduce_op_takes(options->redop, options->dtype))
-                result = run_kind(run, num_wrong);
+                result = run_kind(run, totals);
         }
     return result;
 }
 
-static weft_result run_sizes(struct coll_options *options, weft_comm *comm, uint64_t *num_wrong)
+static weft_result run_sizes(struct coll_options *options, weft_comm *comm,
+                             struct coll_totals *totals)
 {
     struct coll_run run;
     weft_result result = coll_run_open(&run, comm, options);
     const weft_result tried = result == WEFT_OK ? try_largest(&run) : WEFT_OK;
     if (result == WEFT_OK)
-        result = tried == WEFT_OK ? run_all(options, &run, num_wrong) : tried;
+        result = tried == WEFT_OK ? run_all(options, &run, totals) : tried;
     if (tried == WEFT_ERROR_UNSUPPORTED)
         tell_unsupported(&run);
     else if (result != WEFT_OK)
@@ -115,15 +113,15 @@ static weft_result run_sizes(struct coll_options *options, weft_comm *comm, uint
 static int work(void *argument, weft_comm *comm)
 {
     struct coll_options *options = argument;
-    uint64_t num_wrong = 0;
+    struct coll_totals totals = {0};
     if (options->task == COLL_TASK_EXPLAIN)
         return coll_explain(options, comm);
-    const weft_result result = run_sizes(options, comm, &num_wrong);
-    if (result != WEFT_OK)
-        return job_status_of(result);
-    if (weft_comm_rank(comm) == 0 && coll_report_end(options) != 0)
-        return STATUS_FAILURE;
-    return num_wrong == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
+    const weft_result result = run_sizes(options, comm, &totals);
+    int status = job_status_of(result);
+    if (result == WEFT_OK && weft_comm_rank(comm) == 0 && coll_report_end(options, &totals) != 0)
+        status = STATUS_FAILURE;
+    figures_free(&totals.plotted);
+    return totals.num_wrong == 0 ? status : STATUS_FAILURE;
 }
 
 static int resolve(void *options, char error[JOB_ERROR_BYTES])

@@ -109,10 +109,7 @@ static void print_json(const struct coll_run *run, const struct told *told)
         "expected_us", us_or_null(chosen->expected_us), "latency_us",
         us_or_null(chosen->latency_us), "link_bytes", (json_int_t)chosen->link_bytes, "link_gbps",
         chosen->link_gbps, "network", network_of(chosen), "others", others_of(told));
-    if (object)
-        json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(object);
-    putchar('\n');
+    job_print_json(object, weft_comm_machine(run->comm));
 }
 
 /* ---------------------------------------------------------------- text */

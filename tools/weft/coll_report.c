@@ -26,6 +26,16 @@ static double gbps(uint64_t bytes, double us)
     return us > 0 ? (double)bytes / us / 1000 : 0;
 }
 
+static double algbw_of(const struct coll_line *line, enum coll_place place)
+{
+    return gbps(collective_bytes(&line->collective), line->outcomes[place].us.median);
+}
+
+static double busbw_of(const struct coll_line *line, enum coll_place place)
+{
+    return algbw_of(line, place) * collective_bus_factor(&line->collective);
+}
+
 /* NULL where the operation has none. */
 static const char *redop_of(const struct coll_options *options)
 {
@@ -81,46 +91,30 @@ static json_t *describe(const struct coll_line *line, enum coll_place place)
 static json_t *measured(const struct coll_line *line, enum coll_place place)
 {
     const struct coll_outcome *outcome = &line->outcomes[place];
-    const double algbw = gbps(collective_bytes(&line->collective), outcome->us.median);
     const uint64_t num_wrong = outcome->tally.num_wrong;
     const int is_checked = line->options->check != COLL_CHECK_NONE;
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:o, s:o}", "us_min", outcome->us.min,
-                     "us_median", outcome->us.median, "us_max", outcome->us.max, "algbw", algbw,
-                     "busbw", algbw * collective_bus_factor(&line->collective), "checked",
+                     "us_median", outcome->us.median, "us_max", outcome->us.max, "algbw",
+                     algbw_of(line, place), "busbw", busbw_of(line, place), "checked",
                      (json_int_t)outcome->tally.num_checked, "errors",
                      is_checked ? json_integer((json_int_t)num_wrong) : json_null(), "ok",
                      is_checked ? json_boolean(num_wrong == 0) : json_null());
 }
 
-/* NULL without memory. */
-static json_t *line_as_json(const struct coll_line *line, enum coll_place place)
+/* A line that cannot be made shows as an error of the stream. */
+static void report_place(const struct coll_line *line, enum coll_place place,
+                         struct figure_list *plotted)
 {
     json_t *object = describe(line, place);
     json_t *figures = measured(line, place);
-    if (figures == NULL || json_object_update(object, figures) != 0) {
-        json_decref(object);
-        object = NULL;
-    }
+    json_object_update(object, figures);
     json_decref(figures);
-    return object;
-}
-
-/* Those that --plot draws in the end. */
-static struct figure_list plotted;
-
-/* A line that cannot be made shows as an error of the stream. */
-static void report_place(const struct coll_line *line, enum coll_place place)
-{
-    const struct coll_options *options = line->options;
-    json_t *object = line_as_json(line, place);
-    if (options->plot != NULL && object != NULL)
-        figures_add(&plotted, object);
-    if (options->format == COLL_FORMAT_JSON) {
-        if (object != NULL)
-            json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        putchar('\n');
-    }
-    json_decref(object);
+    if (line->options->plot != NULL)
+        figures_add(plotted, object);
+    if (line->options->format == COLL_FORMAT_JSON)
+        job_print_json(object, line->machine);
+    else
+        json_decref(object);
 }
 
 /* ---------------------------------------------------------------- text */
@@ -173,9 +167,7 @@ static void print_place(const struct coll_line *line, enum coll_place place)
         printf("%8s %7s %7s %6s ", "N/A", "N/A", "N/A", "N/A");
         return;
     }
-    const double algbw = gbps(collective_bytes(&line->collective), outcome->us.median);
-    printf("%8.2f %7.3f %7.3f ", outcome->us.median, algbw,
-           algbw * collective_bus_factor(&line->collective));
+    printf("%8.2f %7.3f %7.3f ", outcome->us.median, algbw_of(line, place), busbw_of(line, place));
     if (line->options->check == COLL_CHECK_NONE)
         printf("%6s ", "N/A");
     else
@@ -199,27 +191,46 @@ static void print_text(const struct coll_line *line)
 
 /* ---------------------------------------------------------------- both */
 
-void coll_report_heading(const struct coll_options *options, weft_machine machine)
+weft_result coll_report_heading(const struct coll_options *options, weft_comm *comm)
 {
-    if (options->format == COLL_FORMAT_TABLE)
-        print_text_heading(options, machine);
+    if (options->format != COLL_FORMAT_TABLE)
+        return WEFT_OK;
+    const weft_result result = job_print_ranks(comm);
+    if (result == WEFT_OK && weft_comm_rank(comm) == 0)
+        print_text_heading(options, weft_comm_machine(comm));
+    return result;
 }
 
-void coll_report_line(const struct coll_line *line)
+void coll_report_line(const struct coll_line *line, struct figure_list *plotted)
 {
     if (line->options->format == COLL_FORMAT_TABLE)
         print_text(line);
-    report_place(line, COLL_OUT_OF_PLACE);
+    report_place(line, COLL_OUT_OF_PLACE, plotted);
     if (collective_has_in_place(line->collective.kind))
-        report_place(line, COLL_IN_PLACE);
+        report_place(line, COLL_IN_PLACE, plotted);
     output_flush(); /* what is measured stays, also when the rest fails */
 }
 
-int coll_report_end(const struct coll_options *options)
+void coll_totals_add(struct coll_totals *totals, const struct coll_line *line)
 {
+    const int num_places = collective_has_in_place(line->collective.kind) ? COLL_NUM_PLACES : 1;
+    for (int place = 0; place < num_places; place++) {
+        totals->num_wrong += line->outcomes[place].tally.num_wrong;
+        totals->busbw_sum += busbw_of(line, place);
+        totals->num_busbw++;
+    }
+}
+
+int coll_report_end(const struct coll_options *options, const struct coll_totals *totals)
+{
+    if (options->format == COLL_FORMAT_TABLE) {
+        if (options->check != COLL_CHECK_NONE)
+            printf("# Out of bounds values : %llu %s\n", (unsigned long long)totals->num_wrong,
+                   totals->num_wrong == 0 ? "OK" : "FAILED");
+        printf("# Avg bus bandwidth    : %g\n#\n", totals->busbw_sum / totals->num_busbw);
+    }
     int result = output_flush();
-    if (options->plot != NULL && plot_file_write(options->plot, &plotted, "weft coll") != 0)
+    if (options->plot != NULL && plot_file_write(options->plot, &totals->plotted, "weft coll") != 0)
         result = -1;
-    figures_free(&plotted);
     return result;
 }

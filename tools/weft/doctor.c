@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "command.h"
-#include "doctor_report.h"
+#include "doctor_system.h"
 #include "job.h"
 #include "workload/failure.h"
 #include "workload/options.h"
@@ -28,15 +28,16 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "ranks", "R", "Measure between R ranks; inside a launcher those of the job",
      NULL, AT(num_ranks), 1, MAX_RANKS, .without = "a rank per GPU; on cpu 2"},
     {OPTION_FLAG, "links", NULL, "Only measure the links", NULL, AT(scope)},
-    {OPTION_FLAG, "json", NULL, "Print one JSON object per line: machines, the choice, links", NULL,
-     AT(format)},
+    {OPTION_FLAG, "json", NULL,
+     "Print one JSON object per line: the system, machines, the choice, links", NULL, AT(format)},
     {0}};
 
 static const char documentation[] =
     "Tells which machines weft can run on here, which one it uses and why, and measures the links "
-    "between ranks by dispatching rows from each to each."
+    "between ranks by dispatching rows from each to each. Tells what the system gives and which "
+    "versions of other libraries there are; a warning says what to do."
     "\vThe exit status is 0 only if the settings exist, the machine can be used, and every row "
-    "arrived undamaged.";
+    "arrived undamaged. Warnings do not count.";
 
 /* Why `used` is what it is. */
 static void explain(const struct doctor *doctor, const weft_machine_info *used, char *why,
@@ -103,11 +104,11 @@ static weft_result measure(const struct doctor *doctor, weft_comm *comm, int *st
     return result;
 }
 
-/* Machines, choice and network. Returns a status. */
+/* The system, machines, choice and network. Returns a status. */
 static int print_all(const struct doctor *doctor, const weft_machine_info *used,
                      const weft_comm *comm)
 {
-    if (print_machines(doctor, used) != 0)
+    if (doctor_print_system(doctor->format) != 0 || print_machines(doctor, used) != 0)
         return STATUS_FAILURE;
     return print_network(doctor, comm);
 }

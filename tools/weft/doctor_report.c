@@ -12,16 +12,6 @@ static int finish(int result)
     return output_flush() != 0 || result != 0 ? -1 : 0;
 }
 
-/* Takes over the object. */
-static int print_object(json_t *object)
-{
-    const int result =
-        object ? json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) : -1;
-    json_decref(object);
-    putchar('\n');
-    return finish(result);
-}
-
 static const double gib = 1 << 30;
 
 /* Nothing, where the machine does not tell. */
@@ -41,11 +31,12 @@ static int print_machine_as_json(const weft_machine_info *info)
                                                  "memory_bytes", (json_int_t)device.memory_bytes,
                                                  "processors", device.num_processors));
     }
-    return print_object(json_pack("{s:s, s:s, s:b, s:s, s:i, s:i, s:i, s:o}", "kind", "machine",
-                                  "machine", job_machine_names[info->machine], "usable",
-                                  info->is_usable, "reason", info->reason, "driver_version",
-                                  info->driver_version, "build_version", info->build_version,
-                                  "num_devices", info->num_devices, "devices", devices));
+    return job_print_json(json_pack("{s:s, s:s, s:b, s:s, s:i, s:i, s:i, s:o}", "kind", "machine",
+                                    "machine", job_machine_names[info->machine], "usable",
+                                    info->is_usable, "reason", info->reason, "driver_version",
+                                    info->driver_version, "build_version", info->build_version,
+                                    "num_devices", info->num_devices, "devices", devices),
+                          info->machine);
 }
 
 static void print_version(const char *what, int32_t version)
@@ -80,9 +71,10 @@ int doctor_print_machine(enum doctor_format format, const weft_machine_info *inf
 int doctor_print_choice(enum doctor_format format, const weft_machine_info *used, const char *why)
 {
     if (format == DOCTOR_FORMAT_JSON)
-        return print_object(json_pack("{s:s, s:s, s:b, s:s}", "kind", "choice", "machine",
-                                      job_machine_names[used->machine], "usable", used->is_usable,
-                                      "why", why));
+        return job_print_json(json_pack("{s:s, s:s, s:b, s:s}", "kind", "choice", "machine",
+                                        job_machine_names[used->machine], "usable", used->is_usable,
+                                        "why", why),
+                              used->machine);
     printf("used: %s, %s\n", used->is_usable ? job_machine_names[used->machine] : "none", why);
     return finish(0);
 }
@@ -91,13 +83,28 @@ int doctor_print_network(enum doctor_format format, const weft_net_info *info)
 {
     const char *engine = info->engine[0] != '\0' ? info->engine : "none";
     if (format == DOCTOR_FORMAT_JSON)
-        return print_object(json_pack("{s:s, s:s, s:s, s:s, s:s}", "kind", "network", "engine",
-                                      engine, "transport", info->transport, "why", info->reason,
-                                      "gpu_memory", info->gpu_memory));
+        return output_json(json_pack("{s:s, s:s, s:s, s:s, s:s}", "kind", "network", "engine",
+                                     engine, "transport", info->transport, "why", info->reason,
+                                     "gpu_memory", info->gpu_memory),
+                           NULL);
     printf("network between nodes: %s%s%s%s, %s\n", engine, info->transport[0] != '\0' ? " (" : "",
            info->transport, info->transport[0] != '\0' ? ")" : "", info->reason);
     if (info->gpu_memory[0] != '\0')
         printf("memory of GPUs between nodes: %s\n", info->gpu_memory);
+    return finish(0);
+}
+
+int doctor_print_finding(enum doctor_format format, const struct doctor_finding *finding)
+{
+    if (format == DOCTOR_FORMAT_JSON)
+        return job_print_json(json_pack("{s:s, s:s, s:s, s:s, s:s?}", "kind", "system", "what",
+                                        finding->what, "value", finding->value, "severity",
+                                        finding->advice ? "warning" : "ok", "advice",
+                                        finding->advice),
+                              WEFT_MACHINE_CPU);
+    printf("%s: %s\n", finding->what, finding->value);
+    if (finding->advice)
+        printf("  warning: %s\n", finding->advice);
     return finish(0);
 }
 
@@ -106,11 +113,12 @@ static int print_links_as_json(weft_machine machine, int32_t num_ranks,
 {
     int result = 0;
     for (int32_t i = 0; i < num_ranks * num_ranks; i++)
-        result |= print_object(json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:I}", "kind", "link",
-                                         "machine", job_machine_names[machine], "from",
-                                         i / num_ranks, "to", i % num_ranks, "gbps", links[i].gbps,
-                                         "latency_us", links[i].latency_us, "damaged_rows",
-                                         (json_int_t)links[i].num_damaged_rows));
+        result |= job_print_json(json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:I}", "kind", "link",
+                                           "machine", job_machine_names[machine], "from",
+                                           i / num_ranks, "to", i % num_ranks, "gbps",
+                                           links[i].gbps, "latency_us", links[i].latency_us,
+                                           "damaged_rows", (json_int_t)links[i].num_damaged_rows),
+                                 machine);
     return result;
 }
 

@@ -11,5 +11,12 @@ enum doctor_format { DOCTOR_FORMAT_TEXT, DOCTOR_FORMAT_JSON };
 int doctor_print_machine(enum doctor_format format, const weft_machine_info *info);
 int doctor_print_choice(enum doctor_format format, const weft_machine_info *used, const char *why);
 int doctor_print_network(enum doctor_format format, const weft_net_info *info);
+/* Something about the system. */
+struct doctor_finding {
+    const char *what;
+    char value[400];
+    const char *advice; /* what to do, if something should be done; else NULL */
+};
+int doctor_print_finding(enum doctor_format format, const struct doctor_finding *finding);
 int doctor_print_links(enum doctor_format format, weft_machine machine, int32_t num_ranks,
                        const struct link_figures *links);

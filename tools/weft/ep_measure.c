@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep_measure.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep_ll.h"
+#include "workload/ep_ll.h"
 #include "workload/failure.h"
 #include "workload/of_ranks.h"
 #include "workload/progress.h"
 #include "workload/try.h"
 
+/* The events around an operation. */
+struct interval {
+    weft_event *start, *stop;
+};
+
 /* The barrier lets all ranks start the operation together. */
-static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op)
+static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op,
+                                 const struct interval *interval)
 {
-    const struct ep_interval *interval = &layer->intervals[op];
     TRY(ep_layer_prepare(layer, op));
     TRY(weft_comm_barrier(layer->comm, layer->stream));
     TRY(weft_event_record(interval->start, layer->stream));
@@ -22,63 +28,113 @@ static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op)
     return ep_layer_finish(layer, op);
 }
 
-static weft_result run_iteration(struct ep_layer *layer, double us[EP_NUM_OPS])
+/* The host enqueues so many iterations before it waits, so that it is ahead of the operations that
+ * are timed. */
+enum { NUM_AHEAD = 8 };
+
+struct timing {
+    struct ep_layer *layer;
+    int32_t num_warmup, num_iters;
+    struct interval intervals[NUM_AHEAD][EP_NUM_OPS];
+    double *samples; /* [EP_NUM_OPS][num_iters] of this rank */
+};
+
+static weft_result open_intervals(struct timing *timing)
 {
-    const struct ep_interval *intervals = layer->intervals;
-    for (int op = 0; op < EP_NUM_OPS; op++)
-        if (ep_op_exists(op, layer->options))
-            TRY(enqueue_timed(layer, op));
-    TRY(weft_stream_synchronize(layer->stream));
-    for (int op = 0; op < EP_NUM_OPS; op++)
-        if (ep_op_exists(op, layer->options))
-            TRY(weft_event_elapsed_us(intervals[op].start, intervals[op].stop, &us[op]));
+    for (int i = 0; i < NUM_AHEAD; i++)
+        for (int op = 0; op < EP_NUM_OPS; op++)
+            if (ep_op_is_timed(op, timing->layer->options)) {
+                TRY(weft_event_create(timing->layer->comm, &timing->intervals[i][op].start));
+                TRY(weft_event_create(timing->layer->comm, &timing->intervals[i][op].stop));
+            }
     return WEFT_OK;
 }
 
-/* samples[op][num_iters] of this rank. */
-static weft_result run_iterations(struct ep_layer *layer, double *samples)
+static void close_intervals(struct timing *timing)
 {
-    const struct ep_options *options = layer->options;
-    int32_t num_steps = options->num_warmup + options->num_iters;
+    for (int i = 0; i < NUM_AHEAD; i++)
+        for (int op = 0; op < EP_NUM_OPS; op++) {
+            if (timing->intervals[i][op].start)
+                weft_event_destroy(timing->intervals[i][op].start);
+            if (timing->intervals[i][op].stop)
+                weft_event_destroy(timing->intervals[i][op].stop);
+        }
+}
+
+/* Warm-up comes before iteration 0. */
+static weft_result read_times(const struct timing *timing, const struct interval *intervals,
+                              int32_t iteration)
+{
+    const struct ep_layer_options *options = timing->layer->options;
+    for (int op = 0; op < EP_NUM_OPS && iteration >= 0; op++) {
+        double us;
+        if (!ep_op_is_timed(op, options))
+            continue;
+        TRY(weft_event_elapsed_us(intervals[op].start, intervals[op].stop, &us));
+        timing->samples[(int64_t)op * timing->num_iters + iteration] =
+            us / ep_op_calls(op, options);
+    }
+    return WEFT_OK;
+}
+
+static weft_result run_batch(const struct timing *timing, int32_t first, int32_t num_iters)
+{
+    for (int32_t i = 0; i < num_iters; i++)
+        for (int op = 0; op < EP_NUM_OPS; op++)
+            if (ep_op_is_timed(op, timing->layer->options))
+                TRY(enqueue_timed(timing->layer, op, &timing->intervals[i][op]));
+    TRY(weft_stream_synchronize(timing->layer->stream));
+    for (int32_t i = 0; i < num_iters; i++)
+        TRY(read_times(timing, timing->intervals[i], first + i));
+    return WEFT_OK;
+}
+
+static weft_result run_batches(const struct timing *timing)
+{
+    const struct ep_layer_options *options = timing->layer->options;
     struct progress progress;
-    double us[EP_NUM_OPS] = {0};
+    char label[64];
     weft_result result = WEFT_OK;
-    progress_begin(&progress, layer->rank == 0 ? options->progress : PROGRESS_HIDDEN,
-                   "weft ep, timing", num_steps);
-    for (int32_t step = 0; step < num_steps && result == WEFT_OK; step++) {
-        result = run_iteration(layer, us);
-        int32_t iteration = step - options->num_warmup;
-        for (int op = 0; op < EP_NUM_OPS && iteration >= 0; op++)
-            samples[(int64_t)op * options->num_iters + iteration] = us[op] / ep_layer_calls(layer);
-        progress_update(&progress, step + 1);
+    snprintf(label, sizeof label, "%s, timing", options->program);
+    progress_begin(&progress, timing->layer->rank == 0 ? options->progress : PROGRESS_HIDDEN, label,
+                   timing->num_warmup + timing->num_iters);
+    for (int32_t i = -timing->num_warmup; i < timing->num_iters && result == WEFT_OK;
+         i += NUM_AHEAD) {
+        const int32_t left = timing->num_iters - i;
+        result = run_batch(timing, i, left < NUM_AHEAD ? left : NUM_AHEAD);
+        progress_update(&progress, timing->num_warmup + i + (left < NUM_AHEAD ? left : NUM_AHEAD));
     }
     progress_end(&progress);
     return result;
 }
 
-weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS])
+weft_result ep_measure(struct ep_layer *layer, const struct ep_options *options,
+                       struct figures figures[EP_NUM_OPS])
 {
-    size_t num_iters = (size_t)layer->options->num_iters;
-    double *samples = calloc(EP_NUM_OPS * num_iters, sizeof *samples);
-    weft_result result = samples ? run_iterations(layer, samples)
-                                 : LACKS_MEMORY("the times of %zu iterations", num_iters);
+    const size_t num_iters = (size_t)options->num_iters;
+    struct timing timing = {.layer = layer,
+                            .num_warmup = options->num_warmup,
+                            .num_iters = options->num_iters,
+                            .samples = calloc(EP_NUM_OPS * num_iters, sizeof(double))};
+    weft_result result = timing.samples ? open_intervals(&timing)
+                                        : LACKS_MEMORY("the times of %zu iterations", num_iters);
+    if (result == WEFT_OK)
+        result = run_batches(&timing);
     for (size_t op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
-        if (ep_op_exists((enum ep_op)op, layer->options))
-            result =
-                slowest_of_ranks(layer->comm, samples + op * num_iters, num_iters, &figures[op]);
-    free(samples);
+        if (ep_op_is_timed((enum ep_op)op, layer->options))
+            result = slowest_of_ranks(layer->comm, timing.samples + op * num_iters, num_iters,
+                                      &figures[op]);
+    close_intervals(&timing);
+    free(timing.samples);
     return result;
 }
 
-/* Of the last dispatch. */
 static weft_result count_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     if (layer->options->mode == EP_MODE_LOW_LATENCY)
         return ep_ll_count_traffic(layer, traffic);
-    weft_result result = weft_ep_wait_counts(layer->handle, &counts);
-    if (result != WEFT_OK)
-        return result;
+    TRY(ep_layer_route(layer, &counts));
     const uint64_t num_recv = (uint64_t)counts.num_recv_tokens;
     const uint64_t num_own = (uint64_t)counts.num_recv_per_rank[layer->rank];
     *traffic = (struct ep_traffic){num_recv * layer->options->row_bytes,
@@ -86,7 +142,17 @@ static weft_result count_traffic(struct ep_layer *layer, struct ep_traffic *traf
     return WEFT_OK;
 }
 
-weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
+static void add_traffic(struct ep_traffic_of_ranks *traffic, const struct ep_traffic *of_rank)
+{
+    traffic->mean.bytes_logical += of_rank->bytes_logical;
+    traffic->mean.bytes_remote += of_rank->bytes_remote;
+    if (of_rank->bytes_logical > traffic->most.bytes_logical)
+        traffic->most.bytes_logical = of_rank->bytes_logical;
+    if (of_rank->bytes_remote > traffic->most.bytes_remote)
+        traffic->most.bytes_remote = of_rank->bytes_remote;
+}
+
+weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic_of_ranks *traffic)
 {
     struct ep_traffic own = {0, 0};
     weft_result result = count_traffic(layer, &own);
@@ -95,21 +161,19 @@ weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffi
         return LACKS_MEMORY("%d ranks", layer->num_ranks);
     if (result == WEFT_OK)
         result = weft_comm_host_all_gather(layer->comm, &own, sizeof own, of_ranks);
-    *traffic = (struct ep_traffic){0, 0};
-    for (int32_t r = 0; r < layer->num_ranks && result == WEFT_OK; r++) {
-        if (of_ranks[r].bytes_logical > traffic->bytes_logical)
-            traffic->bytes_logical = of_ranks[r].bytes_logical;
-        if (of_ranks[r].bytes_remote > traffic->bytes_remote)
-            traffic->bytes_remote = of_ranks[r].bytes_remote;
-    }
+    *traffic = (struct ep_traffic_of_ranks){{0, 0}, {0, 0}};
+    for (int32_t r = 0; r < layer->num_ranks && result == WEFT_OK; r++)
+        add_traffic(traffic, &of_ranks[r]);
+    traffic->mean.bytes_logical /= (uint64_t)layer->num_ranks;
+    traffic->mean.bytes_remote /= (uint64_t)layer->num_ranks;
     free(of_ranks);
     return result;
 }
 
 /* ---------------------------------------------------------------- between nodes */
 
-/* What one rank has sent, and rows that crossed the network: those that it got to relay or, of low
- * latency, has sent. */
+/* The bytes that one rank has sent, and its rows that crossed the network: those that it got to
+ * relay or, with low latency, has sent. */
 struct sent {
     uint64_t bytes[EP_NUM_OPS];
     int64_t num_rows[EP_NUM_OPS];
@@ -128,7 +192,7 @@ static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *
     TRY(weft_stream_synchronize(layer->stream));
     TRY(weft_comm_host_barrier(layer->comm));
     TRY(weft_net_query(layer->comm, &after));
-    *bytes = (after.sent_bytes - before.sent_bytes) / (uint64_t)ep_layer_calls(layer);
+    *bytes = (after.sent_bytes - before.sent_bytes) / (uint64_t)ep_op_calls(op, layer->options);
     return ep_layer_finish(layer, op);
 }
 
@@ -136,23 +200,26 @@ static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *
 static weft_result count_rows(struct ep_layer *layer, int64_t *num_rows)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    int64_t num_dispatched, num_combined;
     if (layer->options->mode == EP_MODE_LOW_LATENCY) {
-        num_rows[EP_LL_DISPATCH] = ep_ll_count_rows_between_nodes(layer, EP_LL_DISPATCH);
-        num_rows[EP_LL_COMBINE] = ep_ll_count_rows_between_nodes(layer, EP_LL_COMBINE);
-        num_rows[EP_LL_LAYER] = num_rows[EP_LL_DISPATCH] + num_rows[EP_LL_COMBINE];
-        return WEFT_OK;
+        num_dispatched = ep_ll_count_rows_between_nodes(layer, EP_PART_DISPATCH);
+        num_combined = ep_ll_count_rows_between_nodes(layer, EP_PART_COMBINE);
+    } else {
+        TRY(ep_layer_route(layer, &counts));
+        num_dispatched = num_combined = counts.num_relayed_tokens;
     }
-    const weft_result result = weft_ep_wait_counts(layer->handle, &counts);
-    num_rows[EP_DISPATCH] = num_rows[EP_COMBINE] = num_rows[EP_LAYER] = counts.num_relayed_tokens;
-    if (ep_op_exists(EP_COMBINE, layer->options))
-        num_rows[EP_LAYER] += counts.num_relayed_tokens;
-    return result;
+    for (int op = 0; op < EP_NUM_OPS; op++) {
+        const int parts = ep_op_parts((enum ep_op)op, layer->options);
+        num_rows[op] = (parts & EP_PART_DISPATCH ? num_dispatched : 0) +
+                       (parts & EP_PART_COMBINE ? num_combined : 0);
+    }
+    return WEFT_OK;
 }
 
 static weft_result count(struct ep_layer *layer, struct sent *sent)
 {
     for (int op = 0; op < EP_NUM_OPS; op++)
-        if (ep_op_exists((enum ep_op)op, layer->options))
+        if (ep_op_is_timed((enum ep_op)op, layer->options))
             TRY(count_bytes(layer, (enum ep_op)op, &sent->bytes[op]));
     return count_rows(layer, sent->num_rows);
 }

@@ -3,16 +3,21 @@
  * they move and send. */
 #pragma once
 
-#include "ep_layer.h"
+#include "ep_options.h"
+#include "workload/ep_layer.h"
 #include "workload/figures.h"
 
-/* Collective. Fills figures[op], in microseconds, of operations that exist. */
-weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS]);
+/* Collective. Fills figures[op], in microseconds, of operations that are timed. */
+weft_result ep_measure(struct ep_layer *layer, const struct ep_options *options,
+                       struct figures figures[EP_NUM_OPS]);
 
-/* Collective; after ep_measure. */
-weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
+/* Collective; after ep_measure, of low latency of its last dispatch. */
+struct ep_traffic_of_ranks {
+    struct ep_traffic most, mean; /* over ranks */
+};
+weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic_of_ranks *traffic);
 
-/* What the operations send between nodes. */
+/* Bytes and rows that the operations send between nodes. */
 struct ep_network {
     char engine[16];              /* "" on one node, where the rest is 0 */
     uint64_t bytes[EP_NUM_OPS];   /* that all ranks together put to other nodes */

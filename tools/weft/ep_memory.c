@@ -4,7 +4,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "ep_ll.h"
+#include "ep_report.h"
+#include "workload/ep_ll.h"
 #include "workload/output.h"
 
 static const double gib = 1 << 30;
@@ -14,21 +15,23 @@ static const double told_from_bytes = 1 << 30;
  * many as arrive, though there is room for more, which nobody touches. */
 static double low_latency_bytes(const struct ep_options *options)
 {
-    const double tokens = options->num_tokens, ranks = options->job.num_ranks;
-    const double rows = 2 * ranks + 2 * options->num_topk + 2;
-    const double answered = options->ll_layout == WEFT_LL_BY_RANK ? ranks : options->num_topk;
-    return tokens * (rows + answered) * (double)options->row_bytes;
+    const double tokens = options->layer.num_tokens, ranks = options->job.num_ranks;
+    const double rows = 2 * ranks + 2 * options->layer.num_topk + 2;
+    const double answered =
+        options->layer.ll_layout == WEFT_LL_BY_RANK ? ranks : options->layer.num_topk;
+    return tokens * (rows + answered) * (double)options->layer.row_bytes;
 }
 
 /* In doubles, which nothing overflows. */
 static double layer_bytes(const struct ep_options *options)
 {
-    const double tokens = options->num_tokens, ranks = options->job.num_ranks;
-    const double row = (double)options->row_bytes, choice = sizeof(int32_t) + sizeof(float);
-    if (options->mode == EP_MODE_LOW_LATENCY)
+    const double tokens = options->layer.num_tokens, ranks = options->job.num_ranks;
+    const double row = (double)options->layer.row_bytes, choice = sizeof(int32_t) + sizeof(float);
+    if (options->layer.mode == EP_MODE_LOW_LATENCY)
         return low_latency_bytes(options);
-    const double own = tokens * (2 * row + options->num_topk * choice + ranks);
-    const double received = tokens * ranks * (row + options->num_topk * choice + sizeof(int32_t));
+    const double own = tokens * (2 * row + options->layer.num_topk * choice + ranks);
+    const double received =
+        tokens * ranks * (row + options->layer.num_topk * choice + sizeof(int32_t));
     return own + received;
 }
 
@@ -36,12 +39,12 @@ static double layer_bytes(const struct ep_options *options)
  * returned. */
 static double host_bytes(const struct ep_options *options)
 {
-    const double tokens = options->num_tokens, ranks = options->job.num_ranks;
-    const double row = (double)options->row_bytes, choice = sizeof(int32_t) + sizeof(float);
-    if (options->check == EP_CHECK_NONE)
-        return tokens * (row + options->num_topk * choice);
-    const double copies = options->num_topk < ranks ? options->num_topk : ranks;
-    return tokens * (ranks * options->num_topk * choice + (copies + 1) * row);
+    const double tokens = options->layer.num_tokens, ranks = options->job.num_ranks;
+    const double row = (double)options->layer.row_bytes, choice = sizeof(int32_t) + sizeof(float);
+    if (options->layer.check == EP_CHECK_NONE)
+        return tokens * (row + options->layer.num_topk * choice);
+    const double copies = options->layer.num_topk < ranks ? options->layer.num_topk : ranks;
+    return tokens * (ranks * options->layer.num_topk * choice + (copies + 1) * row);
 }
 
 /* The host's memory, also if the layer runs on GPUs. */
@@ -72,15 +75,15 @@ int ep_memory_check(const char *command, const struct ep_options *options, weft_
 
 static weft_result query(weft_comm *comm, const struct ep_options *options, weft_ll_sizes *sizes)
 {
-    weft_ll_config config = ep_ll_config(options);
+    weft_ll_config config = ep_ll_config(&options->layer);
     weft_ll_job job = WEFT_INIT(weft_ll_job);
-    config.num_experts = options->num_experts;
+    config.num_experts = options->layer.num_experts;
     job.num_ranks = options->job.num_ranks;
     job.num_nodes = options->job.num_nodes;
     return weft_ll_plan_sizes(comm, &job, &config, sizes);
 }
 
-static int print_json(const struct ep_options *options, const weft_ll_sizes *sizes)
+static int print_json(weft_comm *comm, const struct ep_options *options, const weft_ll_sizes *sizes)
 {
     json_t *object = json_pack(
         "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, "
@@ -88,22 +91,18 @@ static int print_json(const struct ep_options *options, const weft_ll_sizes *siz
         "s:i, "
         "s:i}",
         "ranks", options->job.num_ranks, "nodes", options->job.num_nodes, "tokens",
-        options->num_tokens, "hidden", options->hidden, "topk", options->num_topk, "experts",
-        options->num_experts, "dtype", options->dtype, "layout",
-        ep_ll_layout_names[options->ll_layout], "route", ep_ll_route_names[options->ll_route],
-        "carrier", ep_ll_carrier_names[sizes->carrier], "carrier_reason", sizes->carrier_reason,
-        "answer", ep_ll_answer_names[options->ll_answer], "format",
-        ep_row_format_names[options->row_format], "heap_bytes", (json_int_t)sizes->heap_bytes,
+        options->layer.num_tokens, "hidden", options->layer.hidden, "topk", options->layer.num_topk,
+        "experts", options->layer.num_experts, "dtype", options->dtype, "layout",
+        ep_ll_layout_names[options->layer.ll_layout], "route",
+        ep_ll_route_names[options->layer.ll_route], "carrier", ep_ll_carrier_names[sizes->carrier],
+        "carrier_reason", sizes->carrier_reason, "answer",
+        ep_ll_answer_names[options->layer.ll_answer], "format",
+        ep_row_format_names[options->layer.row_format], "heap_bytes", (json_int_t)sizes->heap_bytes,
         "memory_bytes", (json_int_t)sizes->memory_bytes, "network_bytes",
         (json_int_t)sizes->network_bytes, "rows_bytes", (json_int_t)sizes->rows_bytes,
         "scales_bytes", (json_int_t)sizes->scales_bytes, "local_experts", sizes->num_local_experts,
         "expert_capacity", sizes->expert_capacity);
-    if (!object)
-        return -1;
-    const int result = json_dumpf(object, stdout, JSON_COMPACT);
-    json_decref(object);
-    putchar('\n');
-    return result;
+    return job_print_json(object, weft_comm_machine(comm));
 }
 
 static void print_line(uint64_t bytes, const char *what)
@@ -115,16 +114,18 @@ static void print_table(const struct ep_options *options, const weft_ll_sizes *s
 {
     printf("%d ranks, at most %d tokens per rank, hidden %d, %s, top-%d of %d experts, by %s, "
            "rows in %s\n",
-           options->job.num_ranks, options->num_tokens, options->hidden, options->dtype,
-           options->num_topk, options->num_experts, ep_ll_layout_names[options->ll_layout],
-           options->row_format == EP_ROW_FORMAT_DTYPE ? options->dtype
-                                                      : ep_row_format_names[options->row_format]);
+           options->job.num_ranks, options->layer.num_tokens, options->layer.hidden, options->dtype,
+           options->layer.num_topk, options->layer.num_experts,
+           ep_ll_layout_names[options->layer.ll_layout],
+           options->layer.row_format == EP_ROW_FORMAT_DTYPE
+               ? options->dtype
+               : ep_row_format_names[options->layer.row_format]);
     ep_ll_print_carrier(sizes);
     print_line(sizes->heap_bytes, "of each rank's heap");
     if (options->job.num_nodes > 1)
         print_line(sizes->network_bytes, "of memory of the network, on cpu also in the heap");
     print_line(sizes->memory_bytes, "beside it");
-    if (options->ll_layout == WEFT_LL_BY_EXPERT) {
+    if (options->layer.ll_layout == WEFT_LL_BY_EXPERT) {
         print_line(sizes->rows_bytes + sizes->scales_bytes,
                    "of the caller's, for the rows by expert:");
         printf("%d local experts with room for %d rows each\n", sizes->num_local_experts,
@@ -140,7 +141,7 @@ weft_result ep_query(weft_comm *comm, const struct ep_options *options)
         return result;
     int printed = 0;
     if (options->format == EP_FORMAT_JSON)
-        printed = print_json(options, &sizes);
+        printed = print_json(comm, options, &sizes);
     else
         print_table(options, &sizes);
     return output_flush() != 0 || printed != 0 ? WEFT_ERROR_SYSTEM : WEFT_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "job.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "command.h"
 #include "launch.h"
 #include "workload/failure.h"
+#include "workload/output.h"
 
 const char *const job_machine_names[] = {"auto", "cpu", "cuda", NULL};
 
@@ -194,4 +196,11 @@ static int join(const struct job_command *command)
 int job_run(const struct job_command *command, char **argv)
 {
     return job_has_rank() ? join(command) : start_ranks(command, argv);
+}
+
+int job_print_json(json_t *object, weft_machine machine)
+{
+    weft_device_info device = WEFT_INIT(weft_device_info);
+    const weft_result result = weft_device_query(machine, 0, &device);
+    return output_json(object, result == WEFT_OK ? device.name : NULL);
 }

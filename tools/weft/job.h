@@ -89,6 +89,13 @@ weft_comm *job_join(const char *name, const weft_comm_config *config, int *statu
  * option or a setting. */
 int job_status_of(weft_result result);
 
+/* Collective: rank 0 prints the ranks with their hosts and devices, as nccl-tests does. */
+weft_result job_print_ranks(weft_comm *comm);
+
+struct json_t;
+/* output_json() of a result on this machine, of whose devices the first is named. */
+int job_print_json(struct json_t *object, weft_machine machine);
+
 /* Tells on standard error what is wrong with the arguments; returns the exit status. */
 int job_report_usage(const char *name, const char *error);
 

@@ -26,10 +26,31 @@ static void start_failed(struct job *job, int32_t rank, int error)
     int status = error == ENOENT   ? STATUS_NOT_FOUND
                  : error == EACCES ? STATUS_NOT_EXECUTABLE
                                    : STATUS_FAILURE;
-    fprintf(stderr, "%s: cannot start rank %d, %s: %s\n", launch->command,
-            launch->first_rank + rank, launch->argv[0], strerror(error));
+    const char *program = launch->hosts ? launch->hosts->hosts[rank].argv[0] : launch->argv[0];
+    char name[JOB_NAME_BYTES];
+    fprintf(stderr, "%s: cannot start %s, %s: %s\n", launch->command, job_name(launch, rank, name),
+            program, strerror(error));
     job_fail(job, status);
     job_kill(job);
+}
+
+/* The ranks of a host; its end of the control pipe is closed with it. */
+static int spawn_host(struct job *job, const struct spawn *spawn, int32_t host,
+                      struct spawned *spawned)
+{
+    const struct hosts *hosts = job->launch->hosts;
+    struct spawn remote = *spawn;
+    int control[2];
+    if (pipe2(control, O_CLOEXEC) != 0)
+        return errno;
+    remote.num_ranks = 0;
+    remote.argv = hosts->hosts[host].argv;
+    remote.stdin_fd = control[0];
+    (void)!write(control[1], hosts->secret, HOSTS_SECRET_CHARS); /* into an empty pipe */
+    const int error = spawn_rank(&remote, host, spawned);
+    close(control[0]);
+    job->ranks[host].control_fd = control[1];
+    return error;
 }
 
 static void start_ranks(struct job *job, const struct spawn *spawn)
@@ -37,15 +58,17 @@ static void start_ranks(struct job *job, const struct spawn *spawn)
     const struct launch *launch = job->launch;
     for (int32_t r = 0; r < launch->num_ranks; r++) {
         struct spawned spawned;
-        int error = spawn_rank(spawn, launch->first_rank + r, &spawned);
+        const int32_t number = launch->hosts ? LINES_HAVE_RANKS : launch->first_rank + r;
+        const int error = launch->hosts ? spawn_host(job, spawn, r, &spawned)
+                                        : spawn_rank(spawn, number, &spawned);
         if (error != 0) {
             start_failed(job, r, error);
             return;
         }
         struct rank_process *rank = &job->ranks[r];
         rank->pid = spawned.pid;
-        lines_open(&rank->out, spawned.stdout_fd, job->out, launch->first_rank + r);
-        lines_open(&rank->err, spawned.stderr_fd, job->err, launch->first_rank + r);
+        lines_open(&rank->out, spawned.stdout_fd, job->out, number);
+        lines_open(&rank->err, spawned.stderr_fd, job->err, number);
         job->num_running++;
     }
 }
@@ -67,11 +90,11 @@ static int open_job(struct job *job, const sigset_t *signals)
     const size_t num_ranks = (size_t)job->launch->num_ranks;
     job->signal_fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
     job->ranks = calloc(num_ranks, sizeof *job->ranks);
-    job->polls = calloc(1 + 2 * num_ranks, sizeof *job->polls);
+    job->polls = calloc(2 + 2 * num_ranks, sizeof *job->polls);
     if (job->signal_fd < 0 || !job->ranks || !job->polls || open_sinks(job) != 0)
         return -1;
     for (size_t r = 0; r < num_ranks; r++)
-        job->ranks[r].out.fd = job->ranks[r].err.fd = -1;
+        job->ranks[r].out.fd = job->ranks[r].err.fd = job->ranks[r].control_fd = -1;
     job->orphans = orphans_adopt();
     return 0;
 }
@@ -172,12 +195,13 @@ static int open_stdin(const struct launch *launch, struct spawn *spawn)
 
 int launch_ranks(const struct launch *launch)
 {
-    struct job job = {.launch = launch, .signal_fd = -1};
     struct spawn spawn = {.num_ranks = launch->num_job_ranks,
                           .num_nodes = launch->num_nodes,
                           .argv = launch->argv,
                           .output = launch->output,
                           .stdin_fd = -1};
+    struct job job = {.launch = launch, .id = &spawn.id, .signal_fd = -1};
+    job.control_fd = launch->control == LAUNCH_BY_STDIN ? STDIN_FILENO : -1;
     sigset_t signals;
     signal(SIGCHLD, SIG_DFL); /* ignored, it would take the ranks' statuses along */
     choose_signals(&signals);

@@ -4,12 +4,19 @@
 
 #include <stdint.h>
 
+#include "hosts.h"
 #include "spawn.h"
 
 /* Which endings of ranks are told on standard error. */
 enum launch_report {
     LAUNCH_REPORT_FAILURES, /* every first failure */
     LAUNCH_REPORT_SIGNALS   /* only by a signal: ranks tell their other failures themselves */
+};
+
+/* Who else may end the ranks. */
+enum launch_control {
+    LAUNCH_BY_SIGNALS,
+    LAUNCH_BY_STDIN /* and by what hosts.h says of the control pipe */
 };
 
 /* Where the ranks meet. */
@@ -32,6 +39,8 @@ struct launch {
     enum spawn_output output;
     enum launch_report report;
     double grace_s; /* from the first failure until the other ranks get SIGTERM */
+    enum launch_control control;
+    const struct hosts *hosts; /* NULL: ranks are started here; else a "rank" of ours is a host */
     char *const *argv;
 };
 

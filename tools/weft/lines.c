@@ -16,7 +16,8 @@ enum { MAX_LINE_BYTES = 1 << 20, READ_BYTES = 1 << 16 };
 void lines_open(struct lines *lines, int fd, FILE *sink, int32_t rank)
 {
     *lines = (struct lines){.fd = fd, .sink = sink};
-    snprintf(lines->prefix, sizeof lines->prefix, "[%d] ", rank);
+    if (rank != LINES_HAVE_RANKS)
+        snprintf(lines->prefix, sizeof lines->prefix, "[%d] ", rank);
 }
 
 static void write_line(struct lines *lines, const char *text, size_t bytes)

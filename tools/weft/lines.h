@@ -15,6 +15,7 @@ struct lines {
     size_t pending_bytes, pending_capacity;
 };
 
+enum { LINES_HAVE_RANKS = -1 }; /* as a rank: another launcher has put it before the lines */
 void lines_open(struct lines *lines, int fd, FILE *sink, int32_t rank);
 /* Copies some of what there is now. Closes at the end of the pipe, and when the sink cannot be
  * written, so that the rank learns of it as if it wrote there itself. */

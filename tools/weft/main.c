@@ -19,11 +19,14 @@ static int help(int argc, char **argv);
 
 static const struct command commands[] = {
     {"weft run", command_run, "start a program as several local ranks"},
+    {"weft status", command_status, "look into a job that runs, or hangs: who waits for whom"},
     {"weft ep", command_ep, "run, time and check one mixture-of-experts layer"},
     {"weft coll", command_coll, "run, time and check one collective operation"},
     {"weft tune", command_tune, "time the algorithms of collectives, for a table of the fastest"},
     {"weft doctor", command_doctor, "tell what weft can run on, and measure links between ranks"},
     {"weft topo", command_topo, "tell what a machine is made of, and its rings and trees"},
+    {"weft record", command_record, "tell what ranks were doing when their job failed"},
+    {"weft trace", command_trace, "write flight records as a trace for Perfetto"},
     {"weft report", command_report, "make one page of measured figures and records of ranks"},
     {"weft sim", command_sim, "check the operations under schedules drawn from seeds"},
     {"weft help", help, "tell the options of a command, as weft COMMAND --help does"},
@@ -72,6 +75,11 @@ static char *filter_help(int key, const char *text, void *input) /* NOLINT: argp
     return fclose(stream) == 0 ? list : (char *)text;
 }
 
+enum { KEY_COMPLETE = 256 /* no character */ };
+/* Commands, as tools/completion reads them. */
+static const struct argp_option hidden_options[] = {
+    {.name = "complete", .key = KEY_COMPLETE, .flags = OPTION_HIDDEN}, {0}};
+
 /* Only options come here: the first other argument is the command. */
 static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
                             struct argp_state *state)
@@ -83,6 +91,10 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
         *command_index = state->next - 1;
         state->next = state->argc;
         return 0;
+    case KEY_COMPLETE:
+        for (int i = 0; i < NUM_COMMANDS; i++)
+            printf("%s %s\n", commands[i].full_name + PREFIX_BYTES, commands[i].summary);
+        exit(EXIT_SUCCESS);
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "no command given; commands are%s", command_names());
         return 0;
@@ -92,6 +104,7 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
 }
 
 static const struct argp argp = {
+    .options = hidden_options,
     .parser = parse_option,
     .args_doc = "COMMAND [ARGUMENT...]",
     .doc = documentation,

@@ -45,6 +45,8 @@ static int set_environment(const struct spawn *spawn, int32_t rank)
     char id[2 * sizeof spawn->id.bytes + 1];
     for (size_t i = 0; i < sizeof spawn->id.bytes; i++)
         snprintf(id + 2 * i, 3, "%02x", spawn->id.bytes[i]);
+    if (spawn->num_ranks == 0)
+        return 0;
     int32_t ranks_per_node = spawn->num_ranks / spawn->num_nodes;
     if (setenv("WEFT_ID", id, 1) != 0 || set_number("WEFT_RANK", rank) != 0 ||
         set_number("WEFT_WORLD_SIZE", spawn->num_ranks) != 0 ||

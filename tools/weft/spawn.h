@@ -15,7 +15,7 @@ enum spawn_output {
 };
 
 struct spawn {
-    int32_t num_ranks; /* of the job */
+    int32_t num_ranks; /* of the job; 0: what is started is no rank */
     int32_t num_nodes;
     weft_unique_id id;
     const char *

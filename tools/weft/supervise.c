@@ -5,13 +5,16 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "status_report.h"
 #include "workload/clock.h"
+#include "workload/failure.h"
 #include "workload/signals.h"
 
 static const double kill_delay_s =
@@ -37,6 +40,18 @@ static void tell(const struct job *job, const char *format, ...)
     fputc('\n', stderr);
 }
 
+const char *job_name(const struct launch *launch, int32_t rank, char name[JOB_NAME_BYTES])
+{
+    const struct hosts *hosts = launch->hosts;
+    const int32_t first = hosts ? rank * hosts->ranks_per_host : launch->first_rank + rank;
+    if (hosts)
+        snprintf(name, JOB_NAME_BYTES, "host %s (ranks %d-%d)", hosts->hosts[rank].name, first,
+                 first + hosts->ranks_per_host - 1);
+    else
+        snprintf(name, JOB_NAME_BYTES, "rank %d", first);
+    return name;
+}
+
 /* Lists the ranks that run, as "0, 3, 5"; names at most MAX_NAMED of them. */
 static const char *list_running(const struct job *job, char *list, size_t list_bytes)
 {
@@ -48,8 +63,11 @@ static const char *list_running(const struct job *job, char *list, size_t list_b
         if (job->ranks[r].pid <= 0)
             continue;
         const char *before = num_named == 0 ? "" : ", ";
-        if (num_named++ == MAX_NAMED)
+        if (num_named++ == MAX_NAMED || length >= list_bytes / 2)
             length += (size_t)snprintf(list + length, list_bytes - length, ", ...");
+        else if (job->launch->hosts)
+            length += (size_t)snprintf(list + length, list_bytes - length, "%s%s", before,
+                                       job->launch->hosts->hosts[r].name);
         else
             length += (size_t)snprintf(list + length, list_bytes - length, "%s%d", before,
                                        job->launch->first_rank + r);
@@ -57,11 +75,21 @@ static const char *list_running(const struct job *job, char *list, size_t list_b
     return list;
 }
 
+/* On another host the ranks' launcher passes it on, and continues those that it ends. */
+static void send_signal(const struct rank_process *process, int signal_number)
+{
+    const unsigned char byte = (unsigned char)signal_number;
+    if (process->control_fd < 0 || signal_number == SIGKILL)
+        kill(-process->pid, signal_number);
+    else if (signal_number != SIGCONT)
+        (void)!write(process->control_fd, &byte, 1);
+}
+
 static void signal_all(const struct job *job, int signal_number)
 {
     for (int32_t r = 0; r < job->launch->num_ranks; r++)
         if (job->ranks[r].pid > 0)
-            kill(-job->ranks[r].pid, signal_number);
+            send_signal(&job->ranks[r], signal_number);
 }
 
 static void begin_grace(struct job *job)
@@ -106,18 +134,22 @@ static void record_end(struct job *job, int32_t rank, int wait_status)
 {
     const struct launch *launch = job->launch;
     const int is_first = job->exit_status == 0;
+    char name[JOB_NAME_BYTES];
+    job_name(launch, rank, name);
     if (WIFSIGNALED(wait_status)) {
         const int signal_number = WTERMSIG(wait_status);
         if (is_first || is_cause(job))
-            tell(job, "rank %d was killed by signal %d (%s)%s", launch->first_rank + rank,
-                 signal_number, strsignal(signal_number),
+            tell(job, "%s was killed by signal %d (%s)%s", name, signal_number,
+                 strsignal(signal_number),
                  signal_number == SIGKILL ? ": out of memory? dmesg(1) tells" : "");
         job->has_killed = 1;
         job_fail(job, STATUS_SIGNAL + signal_number);
     } else if (WEXITSTATUS(wait_status) != 0) {
         if (is_first && launch->report == LAUNCH_REPORT_FAILURES)
-            tell(job, "rank %d exited with status %d", launch->first_rank + rank,
-                 WEXITSTATUS(wait_status));
+            tell(job, "%s exited with status %d%s", name, WEXITSTATUS(wait_status),
+                 launch->hosts && WEXITSTATUS(wait_status) == STATUS_SSH
+                     ? ": it cannot be reached, or the connection broke"
+                     : "");
         job_fail(job, WEXITSTATUS(wait_status));
         /* The rank that refuses an argument aborts the others, which may end first. */
         if (launch->report == LAUNCH_REPORT_SIGNALS && job->exit_status == STATUS_FAILURE &&
@@ -137,6 +169,9 @@ static void reap_rank(struct job *job, int32_t rank)
     job->num_running--;
     lines_close(&process->out);
     lines_close(&process->err);
+    if (process->control_fd >= 0)
+        close(process->control_fd);
+    process->control_fd = -1;
     record_end(job, rank, wait_status);
 }
 
@@ -179,9 +214,28 @@ static void reap(struct job *job)
 
 /* ---------------------------------------------------------------- signals and deadlines */
 
+/* As `tell`: nothing waits for our reader. */
+static void tell_status(const struct job *job)
+{
+    char *text = NULL;
+    size_t text_bytes;
+    FILE *stream = open_memstream(&text, &text_bytes);
+    const int32_t server_pid = job->launch->meeting == LAUNCH_JOIN ? 0 : getpid();
+    const weft_result result = stream
+                                   ? status_print(stream, STATUS_FORMAT_TEXT, job->id, server_pid)
+                                   : LACKS_MEMORY("%s", "the status");
+    if (stream)
+        fclose(stream);
+    if (result != WEFT_OK)
+        tell(job, "no status: %s", failure_text(result));
+    else
+        tell(job, "status\n%.*s", (int)text_bytes - 1, text);
+    free(text);
+}
+
 static int asks_to_end(int signal_number)
 {
-    return signal_number != SIGCHLD && signal_number != SIGUSR1 && signal_number != SIGUSR2;
+    return signal_number != SIGCHLD && signal_number != SIGUSR2;
 }
 
 static void take_signal(struct job *job, int signal_number)
@@ -209,9 +263,24 @@ void job_take_signals(struct job *job)
 {
     struct signalfd_siginfo info;
     while (read(job->signal_fd, &info, sizeof info) == sizeof info) {
-        if (info.ssi_signo != SIGCHLD)
+        if (info.ssi_signo == SIGUSR1)
+            tell_status(job);
+        else if (info.ssi_signo != SIGCHLD)
             take_signal(job, (int)info.ssi_signo);
     }
+}
+
+/* Its end is that of whoever has started us. */
+static void take_control(struct job *job)
+{
+    unsigned char signals[16];
+    const ssize_t num_bytes = read(job->control_fd, signals, sizeof signals);
+    for (ssize_t i = 0; i < num_bytes; i++)
+        take_signal(job, signals[i]);
+    if (num_bytes > 0)
+        return;
+    take_signal(job, SIGTERM);
+    job->control_fd = -1;
 }
 
 static void pass_deadline(struct job *job)
@@ -264,7 +333,8 @@ static void wait_for_events(struct job *job)
         job->polls[1 + 2 * r] = (struct pollfd){.fd = rank->out.fd, .events = POLLIN};
         job->polls[2 + 2 * r] = (struct pollfd){.fd = rank->err.fd, .events = POLLIN};
     }
-    if (poll(job->polls, 1 + 2 * (nfds_t)num_ranks, poll_timeout_ms(job)) < 0 && errno != EINTR)
+    job->polls[1 + 2 * num_ranks] = (struct pollfd){.fd = job->control_fd, .events = POLLIN};
+    if (poll(job->polls, 2 + 2 * (nfds_t)num_ranks, poll_timeout_ms(job)) < 0 && errno != EINTR)
         job_fail(job, STATUS_FAILURE);
 }
 
@@ -273,6 +343,8 @@ void job_supervise(struct job *job)
     while (job->num_running > 0) {
         wait_for_events(job);
         job_take_signals(job);
+        if (job->polls[1 + 2 * job->launch->num_ranks].revents)
+            take_control(job);
         for (int32_t r = 0; r < job->launch->num_ranks; r++) {
             if (job->polls[1 + 2 * r].revents)
                 lines_copy(&job->ranks[r].out);

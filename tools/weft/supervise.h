@@ -20,16 +20,19 @@
 struct rank_process {
     pid_t pid; /* 0: ended */
     struct lines out, err;
+    int control_fd; /* of the ranks of another host (hosts.h); else -1 */
 };
 
 enum job_phase { JOB_RUNNING, JOB_GRACE, JOB_TERMINATED, JOB_KILLED };
 
 struct job {
     const struct launch *launch;
+    const weft_unique_id *id; /* where the ranks meet */
     struct rank_process *ranks;
-    struct pollfd *polls; /* the signalfd, then out and err of each rank */
+    struct pollfd *polls; /* the signalfd, out and err of each rank, control_fd */
     int32_t num_running;
     int signal_fd;
+    int control_fd; /* ours, if another launcher ends us by it; else -1 */
     enum job_phase phase;
     double
         deadline_s; /* of the phases after RUNNING; of KILLED: for those who read what ranks have written */
@@ -41,6 +44,10 @@ struct job {
     FILE *out, *err; /* what ranks write goes there */
     enum orphans orphans;
 };
+
+/* "rank 3", or "host b (ranks 4-7)". */
+enum { JOB_NAME_BYTES = HOSTS_NAME_BYTES + 40 };
+const char *job_name(const struct launch *launch, int32_t rank, char name[JOB_NAME_BYTES]);
 
 /* A rank has failed, or cannot be started. The first failure counts. */
 void job_fail(struct job *job, int exit_status);

@@ -136,7 +136,7 @@ void ep_oracle_check_no_more(const struct ep_checker *checker, const struct ep_r
                              int32_t num_rows, int32_t capacity)
 {
     const int64_t num_topk = checker->problem->num_topk;
-    for (int64_t i = num_rows * num_topk; i < capacity * num_topk; i++)
+    for (int64_t i = num_rows * num_topk; found->topk_idx && i < capacity * num_topk; i++)
         if (id_at(found, i) != -1) {
             tell(checker, 0, "recv_topk_idx[%lld] behind the last row is %lld", (long long)i,
                  (long long)id_at(found, i));

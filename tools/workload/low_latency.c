@@ -16,7 +16,7 @@ static int is_by_expert(const struct ll_oracle *oracle)
 
 static int is_quantised(const weft_ll_config *config)
 {
-    return config->narrow_dtype != WEFT_DTYPE_NONE;
+    return config->quantisation.dtype != WEFT_DTYPE_NONE;
 }
 
 /* ---------------------------------------------------------------- sizes */
@@ -28,13 +28,13 @@ uint64_t ll_sent_bytes(const weft_ll_config *config)
 
 int64_t ll_num_groups(const weft_ll_config *config)
 {
-    return is_quantised(config) ? config->hidden / config->group_elements : 0;
+    return is_quantised(config) ? config->hidden / config->quantisation.group_elements : 0;
 }
 
 uint64_t ll_scale_bytes(const weft_ll_config *config)
 {
     const uint64_t num_groups = (uint64_t)ll_num_groups(config);
-    return config->scale == WEFT_SCALE_UE8M0 ? num_groups : num_groups * sizeof(float);
+    return config->quantisation.scale == WEFT_SCALE_UE8M0 ? num_groups : num_groups * sizeof(float);
 }
 
 /* ---------------------------------------------------------------- weights */
@@ -195,8 +195,9 @@ int64_t ll_oracle_place(const struct ll_oracle *oracle, const struct ll_row *row
 
 static struct quantised_form form_of(const weft_ll_config *config)
 {
-    return (struct quantised_form){config->dtype, config->narrow_dtype, config->scale,
-                                   config->group_elements, sizeof(float)};
+    return (struct quantised_form){config->dtype, config->quantisation.dtype,
+                                   config->quantisation.scale, config->quantisation.group_elements,
+                                   sizeof(float)};
 }
 
 void ll_oracle_fill_sent(struct ll_oracle *oracle, int64_t token, void *elements, void *scales)

@@ -173,9 +173,11 @@ static weft_result read_scales(const struct ll_checker *checker, const struct ll
                                char *found)
 {
     const weft_ll_config *config = &checker->oracle->config;
-    const struct quantised_form there = {.scale = config->scale, .word_stride = parts->word_stride};
-    const struct quantised_form here = {.scale = config->scale, .word_stride = SCALE_BYTES};
-    const size_t scale_bytes = config->scale == WEFT_SCALE_UE8M0 ? 1 : SCALE_BYTES;
+    const struct quantised_form there = {.scale = config->quantisation.scale,
+                                         .word_stride = parts->word_stride};
+    const struct quantised_form here = {.scale = config->quantisation.scale,
+                                        .word_stride = SCALE_BYTES};
+    const size_t scale_bytes = config->quantisation.scale == WEFT_SCALE_UE8M0 ? 1 : SCALE_BYTES;
     if (parts->word_stride == SCALE_BYTES)
         return checker->read(checker->of, found, parts->scales, ll_scale_bytes(config));
     for (int64_t group = 0; group < ll_num_groups(config); group++)

@@ -6,7 +6,11 @@
 
 #include "workload/options_internal.h"
 
-enum { FIRST_KEY = 256 /* no character: of options without a letter */, KEY_MDOC = 1 << 16 };
+enum {
+    FIRST_KEY = 256 /* no character: of options without a letter */,
+    KEY_MDOC = 1 << 16,
+    KEY_COMPLETE
+};
 
 static int key_of(const struct option_row *row, int i)
 {
@@ -119,8 +123,8 @@ static error_t parse_key(int key, char *text, struct argp_state *state)
         take_argument(parsing, text, state);
         return 0;
     }
-    if (key == KEY_MDOC) {
-        options_print_mdoc(parsing->set);
+    if (key == KEY_MDOC || key == KEY_COMPLETE) {
+        (key == KEY_MDOC ? options_print_mdoc : options_print_completion)(parsing->set);
         exit(EXIT_SUCCESS);
     }
     if (key == ARGP_KEY_END) {
@@ -161,7 +165,7 @@ static int describe(const struct option_row *option, int i, int group, struct ar
 
 void options_parse(const struct option_set *set, void *options, int argc, char **argv)
 {
-    static struct argp_option rows[2 * OPTIONS_MAX + 2];
+    static struct argp_option rows[2 * OPTIONS_MAX + 3];
     struct parsing parsing = {.set = set, .options = options};
     int group = 0, num_rows = 0, i = 0;
     const struct option_row *last = last_row(set);
@@ -174,6 +178,8 @@ void options_parse(const struct option_set *set, void *options, int argc, char *
     }
     rows[num_rows++] =
         (struct argp_option){.name = "mdoc", .key = KEY_MDOC, .flags = OPTION_HIDDEN};
+    rows[num_rows++] =
+        (struct argp_option){.name = "complete", .key = KEY_COMPLETE, .flags = OPTION_HIDDEN};
     rows[num_rows] = (struct argp_option){0};
     const struct argp argp = {
         .options = rows, .parser = parse_key, .args_doc = args_doc, .doc = set->doc};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The options of a command. One row of a table is all that parsing, storing, defaults, refusals,
- * --help and the manual page know of an option. A bad value ends the process, with
+ * --help, the manual page and shells know of an option. A bad value ends the process, with
  * argp_err_exit_status and a message that names option, value and what is allowed. */
 #pragma once
 
@@ -86,7 +86,8 @@ struct option_set {
     /* NULL, or looks at all of them together, once the rules hold. */
     void (*finish)(void *options, struct argp_state *state);
 };
-/* With --mdoc alone it prints the options for the manual page, and ends the process. */
+/* With --mdoc alone it prints the options for the manual page, with --complete for shells, and ends
+ * the process. */
 void options_parse(const struct option_set *set, void *options, int argc, char **argv);
 
 /* Single values; `option` is as in messages. */

@@ -157,3 +157,35 @@ void options_print_mdoc(const struct option_set *set)
     }
     puts(".El");
 }
+
+/* ---------------------------------------------------------------- completion by shells */
+
+static void print_completion(const char *dashes, const char *name, const struct option_row *option)
+{
+    const int is_many = option->type == OPTION_CHOICES;
+    struct option_text doc;
+    option_describe(option, &doc);
+    printf("%s%s %s ", dashes, name,
+           option->type == OPTION_FLAG ? "flag"
+           : is_many                   ? "values"
+                                       : "value");
+    if (!is_many && option->type != OPTION_CHOICE)
+        putchar('-');
+    else
+        for (const char *const *choice = option->choices; *choice != NULL; choice++)
+            printf("%s%s", choice == option->choices ? "" : ",", *choice);
+    printf(" %s\n", doc.bytes);
+}
+
+void options_print_completion(const struct option_set *set)
+{
+    for (const struct option_row *row = set->table; option_is_named(row); row++) {
+        const char letter[] = {row->letter, '\0'};
+        if (row->type == OPTION_GROUP || row->type == OPTION_REFUSED)
+            continue;
+        if (row->letter != '\0')
+            print_completion("-", letter, row);
+        print_completion("--", row->name, row);
+    }
+    puts("--help flag - tell the options, and exit");
+}

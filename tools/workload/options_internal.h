@@ -31,3 +31,6 @@ static inline int option_is_named(const struct option_row *row)
 /* The sentence of --help, and the items of the manual page. */
 void option_describe(const struct option_row *option, struct option_text *text);
 void options_print_mdoc(const struct option_set *set);
+/* For tools/completion, a line per option: the option; flag, value or values (separated by commas);
+ * the choices, separated by commas, or -; the sentence. */
+void options_print_completion(const struct option_set *set);

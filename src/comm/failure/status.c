@@ -79,6 +79,8 @@ weft_result weft__status_fail(struct weft__status *status, weft_result result, i
         status->failed_rank = failed_rank;
         add_host(status);
         standing = result;
+        if (status->on_failure != NULL)
+            status->on_failure(status->argument);
         /* Pairs with the acquire of whoever polls result, then reads message and failed_rank. */
         atomic_store_explicit(&status->result, result, memory_order_release);
         wake_sleepers(status);

@@ -26,6 +26,9 @@ struct weft__status {
     int32_t failed_rank; /* culprit of the first failure or -1; stable once result is set */
     char message[512];   /* of the first failure; stable once result is set */
     enum { WEFT__TOLD_TO_NONE, WEFT__TOLD_TO_ALL } audience; /* of a failure; with mutex */
+    /* Called with mutex, before anybody hears of the failure. NULL: nobody asks. */
+    void (*on_failure)(void *argument);
+    void *argument;
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* with mutex: broadcast on failure and when a rank changes state; the
                                host waits of the link use both too. Monotonic clock */

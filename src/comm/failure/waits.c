@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "comm/host/thread.h"
+
 void weft__wait_list_add(struct weft__wait_list *list, const struct weft__wait *wait)
 {
     for (int32_t i = 0; i < list->num_waits; i++) {
@@ -38,10 +40,18 @@ void weft__waits_destroy(struct weft__waits *waits)
 
 void weft__waits_begin(struct weft__waits *waits, struct weft__wait_entry *entry)
 {
+    entry->begin_ns = weft__now_ns();
     pthread_mutex_lock(&waits->mutex);
     entry->next = waits->first;
     waits->first = entry;
     pthread_mutex_unlock(&waits->mutex);
+}
+
+static struct weft__wait wait_so_far(const struct weft__wait_entry *entry)
+{
+    struct weft__wait wait = entry->wait;
+    wait.waited_ms = (uint64_t)((weft__now_ns() - entry->begin_ns) / WEFT__NS_PER_MS);
+    return wait;
 }
 
 void weft__waits_end(struct weft__waits *waits, struct weft__wait_entry *entry,
@@ -52,9 +62,11 @@ void weft__waits_end(struct weft__waits *waits, struct weft__wait_entry *entry,
     while (*link != entry)
         link = &(*link)->next;
     *link = entry->next;
-    if (how ==
-        WEFT__WAIT_FAILED) /* at once: there is no moment at which this rank seems not to wait */
-        weft__wait_list_add(&waits->failed, &entry->wait);
+    if (how == WEFT__WAIT_FAILED) {
+        /* At once: there is no moment at which this rank seems not to wait. */
+        const struct weft__wait wait = wait_so_far(entry);
+        weft__wait_list_add(&waits->failed, &wait);
+    }
     pthread_mutex_unlock(&waits->mutex);
 }
 
@@ -83,8 +95,10 @@ struct weft__wait_list weft__waits_find(struct weft__waits *waits, uint64_t exch
     pthread_mutex_lock(&waits->mutex);
     for (int32_t i = 0; i < waits->failed.num_waits; i++)
         answer_with(&answer, &waits->failed.waits[i]);
-    for (const struct weft__wait_entry *entry = waits->first; entry != NULL; entry = entry->next)
-        answer_with(&answer, &entry->wait);
+    for (const struct weft__wait_entry *entry = waits->first; entry != NULL; entry = entry->next) {
+        const struct weft__wait wait = wait_so_far(entry);
+        answer_with(&answer, &wait);
+    }
     pthread_mutex_unlock(&waits->mutex);
     return answer.same.num_waits > 0 ? answer.same : answer.any;
 }

@@ -8,14 +8,16 @@
 
 enum {
     WEFT__NOBODY = -1,
+    WEFT__OBSERVER = -2,    /* as an asker: no rank (rendezvous/observers.h) */
     WEFT__INQUIRY_MS = 500, /* who has not answered after that is taken for stopped */
     WEFT__MAX_LISTED_WAITS = 16
 };
 
 struct weft__wait {
-    int32_t rank;      /* whose signal is awaited */
-    int32_t call;      /* enum weft__call; WEFT__CALL_UNKNOWN in lists of this rank */
-    uint64_t exchange; /* its mailbox's offset in every heap; 0: the host's all-gather */
+    int32_t rank;       /* whose signal is awaited */
+    int32_t call;       /* enum weft__call; WEFT__CALL_UNKNOWN in lists of this rank */
+    uint64_t exchange;  /* its mailbox's offset in every heap; 0: the host's all-gather */
+    uint64_t waited_ms; /* in answers: so far, or until it failed; 0: it has just begun */
 };
 
 /* An answer: each wait once. Warps that work for different ranks wait for each of them, so that one
@@ -35,6 +37,7 @@ int weft__wait_list_is_valid(const struct weft__wait_list *list, int32_t num_ran
 /* A wait that is going on; memory of whoever waits. */
 struct weft__wait_entry {
     struct weft__wait wait;
+    int64_t begin_ns; /* set by weft__waits_begin */
     struct weft__wait_entry *next;
 };
 

@@ -232,7 +232,7 @@ weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
 void weft__heap_query(struct weft__heap *heap, weft_heap_info *info)
 {
     pthread_mutex_lock(&heap->mutex);
-    *info = (weft_heap_info){.committed_bytes = heap->memory.committed_bytes,
+    *info = (weft_heap_info){.committed_bytes = heap->ranges.capacity,
                              .used_bytes = heap->ranges.used_bytes,
                              .largest_free_bytes = weft__ranges_largest_free(&heap->ranges),
                              .max_bytes = heap->memory.max_bytes,

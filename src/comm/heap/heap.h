@@ -10,9 +10,20 @@
 
 struct weft__heap;
 
+/* When a rank has come to an operation in which all meet. Only so do ranks know who came last: the
+ * last one waits for nobody, and the others see what has come by the time that they look. */
+struct weft__attendance {
+    _Atomic uint64_t operation; /* its exchange and number; 0 while it changes */
+    _Atomic int64_t came_ns;    /* by the monotonic clock of the host */
+};
+/* The last two of so many exchanges: nobody comes to the third before all have left the first. */
+enum { WEFT__ATTENDED_EXCHANGES = 8, WEFT__ATTENDED_OPERATIONS = 2 };
+
+/* It is the owner's, and unused if hosts cannot access it. */
 struct weft__heap_header {
-    struct weft__doorbell
-        bell; /* of the rank that owns this heap; unused if hosts cannot access it */
+    struct weft__doorbell bell;
+    _Alignas(64) struct weft__attendance
+        attendances[WEFT__ATTENDED_EXCHANGES][WEFT__ATTENDED_OPERATIONS];
 };
 
 /* [num_ranks] where each rank's heap is mapped here, NULL where it cannot be; stable until the heap
@@ -45,4 +56,11 @@ void *weft__heap_peer(const struct weft__heap *heap, const void *ptr, int32_t ra
 static inline struct weft__doorbell *weft__heap_bell(char *base)
 {
     return &((struct weft__heap_header *)(void *)base)->bell;
+}
+static inline struct weft__attendance *weft__heap_attendance(char *base, int32_t exchange,
+                                                             uint64_t sequence)
+{
+    struct weft__heap_header *header = (struct weft__heap_header *)(void *)base;
+    return &header->attendances[exchange % WEFT__ATTENDED_EXCHANGES]
+                               [sequence % WEFT__ATTENDED_OPERATIONS];
 }

@@ -35,11 +35,16 @@ void weft__log_configure(void)
                   weft__settings[WEFT__SETTING_LOG].name, text);
 }
 
+int weft__log_wants(enum weft__log_level level)
+{
+    return (int)level <= atomic_load(&wanted_level);
+}
+
 void weft__log(enum weft__log_level level, int32_t rank, const char *format, ...)
 {
-    if ((int)level > atomic_load(&wanted_level))
+    if (!weft__log_wants(level))
         return;
-    char message[512], who[16] = "", host[HOST_NAME_MAX + 1] = "?", when[16];
+    char message[1024], who[16] = "", host[HOST_NAME_MAX + 1] = "?", when[16];
     struct timespec now;
     struct tm local;
     va_list arguments;

@@ -41,7 +41,7 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                                   NUMBER(1, UINT32_MAX)},
     [WEFT__SETTING_STREAMS] = {"WEFT_STREAMS", "2",
                                "how many streams of a rank may hold operations at the same time",
-                               NUMBER(1, WEFT__MAX_STREAMS)},
+                               NUMBER(1, WEFT_MAX_STREAMS)},
     [WEFT__SETTING_HEARTBEAT_MS] = {"WEFT_HEARTBEAT_MS", "10000",
                                     "how long a rank, or the rendezvous, may show no sign of life "
                                     "before it counts as failed, in milliseconds, at least 100; 0: "
@@ -50,6 +50,18 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
     [WEFT__SETTING_LOG] = {"WEFT_LOG", "warn",
                            "what is written to standard error: off, error, warn, info or debug",
                            TEXT},
+    [WEFT__SETTING_RECORDS] = {"WEFT_RECORDS", "512",
+                               "how many of its last operations each communicator keeps records "
+                               "of; 0: none, and no counters",
+                               NUMBER(0, WEFT__MAX_RECORDS)},
+    [WEFT__SETTING_RECORD] = {"WEFT_RECORD", NULL,
+                              "directory for the flight record that each rank writes when its "
+                              "communicator fails, for weft record",
+                              TEXT},
+    [WEFT__SETTING_METRICS] = {"WEFT_METRICS", NULL,
+                               "directory for a file of metrics of each rank, in Prometheus' text "
+                               "format, which is written each second",
+                               TEXT},
     [WEFT__SETTING_NODES] = {"WEFT_NODES", NULL,
                              "number of virtual nodes of consecutive ranks; must divide the number "
                              "of ranks; without it a node per host",

@@ -7,7 +7,8 @@
 #include "weft.h"
 
 /* Shares of a GPU: as usual, at most. */
-enum { WEFT__USUAL_STREAMS = 2, WEFT__MAX_STREAMS = 64 };
+enum { WEFT__USUAL_STREAMS = 2 };
+enum { WEFT__MAX_RECORDS = 1 << 20 };
 
 enum weft__setting {
     WEFT__SETTING_ADDR,
@@ -18,6 +19,9 @@ enum weft__setting {
     WEFT__SETTING_STREAMS,
     WEFT__SETTING_HEARTBEAT_MS,
     WEFT__SETTING_LOG,
+    WEFT__SETTING_RECORDS,
+    WEFT__SETTING_RECORD,
+    WEFT__SETTING_METRICS,
     WEFT__SETTING_NODES,
     WEFT__SETTING_MACHINE,
     WEFT__SETTING_CUDA_DEVICE,

@@ -24,6 +24,8 @@ enum {
     GRACE_MS = 2000         /* the rendezvous knows more about a timeout: it goes first */
 };
 
+static const char strange_listener[] = "who listens there is no rendezvous, or of another version";
+
 struct meeting {
     const struct weft__meeting_point *point; /* with the port that is tried */
     const struct weft__hello *hello;
@@ -117,22 +119,21 @@ static int connect_once(struct meeting *meeting)
     return fd;
 }
 
-static weft_result check_watched(const struct meeting *meeting)
+static weft_result check_watched(struct weft__status *watched)
 {
-    return meeting->watched != NULL ? weft__status_check(meeting->watched) : WEFT_OK;
+    return watched != NULL ? weft__status_check(watched) : WEFT_OK;
 }
 
-/* Waits for a frame of the rendezvous until deadline_ns, or until the watched status fails. */
-static enum weft__wire_result next_frame(const struct meeting *meeting, struct weft__wire *wire,
-                                         int64_t deadline_ns, struct weft__frame *frame)
+enum weft__wire_result weft__next_frame(struct weft__status *watched, struct weft__wire *wire,
+                                        int64_t deadline_ns, struct weft__frame *frame)
 {
     for (;;) {
         enum weft__wire_result result = weft__wire_receive(wire, frame);
         if (result != WEFT__WIRE_EMPTY || weft__now_ns() >= deadline_ns ||
-            check_watched(meeting) != WEFT_OK)
+            check_watched(watched) != WEFT_OK)
             return result;
         int timeout_ms = weft__poll_timeout_ms(deadline_ns);
-        if (meeting->watched != NULL && timeout_ms > LOOK_UP_MS)
+        if (watched != NULL && timeout_ms > LOOK_UP_MS)
             timeout_ms = LOOK_UP_MS;
         struct pollfd readable = {
             .fd = wire->fd, .events = weft__wire_has_output(wire) ? POLLIN | POLLOUT : POLLIN};
@@ -179,7 +180,8 @@ static enum weft__wire_result await_greeting(struct meeting *meeting, struct wef
 {
     struct weft__frame frame;
     struct weft__greeting greeting;
-    enum weft__wire_result result = next_frame(meeting, wire, meeting->greeting_ns, &frame);
+    enum weft__wire_result result =
+        weft__next_frame(meeting->watched, wire, meeting->greeting_ns, &frame);
     if (result != WEFT__WIRE_OK)
         return result;
     if (frame.type != WEFT__FRAME_GREETING || frame.body_bytes != sizeof(greeting))
@@ -210,7 +212,7 @@ static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wi
     if (result == WEFT__WIRE_OK)
         result = send_hello(meeting, wire);
     if (result == WEFT__WIRE_OK)
-        result = next_frame(meeting, wire, meeting->deadline_ns, &frame);
+        result = weft__next_frame(meeting->watched, wire, meeting->deadline_ns, &frame);
     if (result == WEFT__WIRE_OK && frame.type == WEFT__FRAME_FAILED &&
         frame.body_bytes == sizeof(struct weft__failure_notice))
         note_refusal(meeting, &frame);
@@ -220,7 +222,7 @@ static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wi
     if (result == WEFT__WIRE_OK)
         memcpy(server, frame.body, sizeof(*server));
     else if (result != WEFT__WIRE_EMPTY && result != WEFT__WIRE_NO_MEMORY)
-        note_obstacle(meeting, "who listens there is no rendezvous, or of another version");
+        note_obstacle(meeting, strange_listener);
     else if (meeting->obstacle[0] == '\0') /* an attempt that the deadline cut short says little */
         note_obstacle(meeting, "it does not answer");
     return result;
@@ -231,8 +233,8 @@ static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wi
 {
     struct weft__frame frame;
     size_t table_bytes = (size_t)meeting->hello->num_ranks * sizeof(*table);
-    enum weft__wire_result result =
-        next_frame(meeting, wire, meeting->deadline_ns + GRACE_MS * WEFT__NS_PER_MS, &frame);
+    enum weft__wire_result result = weft__next_frame(
+        meeting->watched, wire, meeting->deadline_ns + GRACE_MS * WEFT__NS_PER_MS, &frame);
     if (result == WEFT__WIRE_OK && frame.type == WEFT__FRAME_TABLE &&
         frame.body_bytes == table_bytes) {
         memcpy(table, frame.body, table_bytes);
@@ -247,7 +249,7 @@ static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wi
     }
     if (result == WEFT__WIRE_NO_MEMORY)
         return run_out_of_memory(meeting, wire);
-    weft_result watched = check_watched(meeting);
+    weft_result watched = check_watched(meeting->watched);
     if (watched != WEFT_OK)
         return watched;
     if (result == WEFT__WIRE_EMPTY)
@@ -315,6 +317,31 @@ static weft_result attempt_ports(struct meeting *meeting, struct weft__meeting_p
     return result;
 }
 
+weft_result weft__connect_to_rendezvous(const struct weft__meeting_point *point,
+                                        uint64_t max_body_bytes, int64_t deadline_ns,
+                                        struct weft__wire *wire)
+{
+    struct meeting meeting = {.point = point,
+                              .deadline_ns = deadline_ns,
+                              .greeting_ns = deadline_ns,
+                              .obstacle = "it does not answer: it is stopped, or cut off"};
+    const int fd = connect_once(&meeting);
+    weft_result result = WEFT_ERROR_SYSTEM;
+    if (fd >= 0) {
+        weft__wire_init(wire, fd, max_body_bytes);
+        const enum weft__wire_result greeted = await_greeting(&meeting, wire);
+        if (greeted == WEFT__WIRE_OK)
+            return WEFT_OK;
+        if (greeted == WEFT__WIRE_EMPTY)
+            result = WEFT_ERROR_TIMEOUT;
+        else
+            note_obstacle(&meeting, strange_listener);
+        weft__wire_close(wire);
+    }
+    return weft__error(result, "no rendezvous at %s, port %u: %s", point->address, point->port,
+                       meeting.obstacle);
+}
+
 static weft_result find_nobody(const struct meeting *meeting,
                                const struct weft__connection_request *request)
 {
@@ -342,7 +369,7 @@ weft_result weft__connect(const struct weft__connection_request *request, struct
         weft_result result = attempt_ports(&meeting, request->point, &over);
         if (over)
             return result;
-        result = check_watched(&meeting);
+        result = check_watched(meeting.watched);
         if (result != WEFT_OK)
             return result;
         if (weft__now_ns() >= meeting.deadline_ns)

@@ -5,6 +5,17 @@
 #include "comm/rendezvous/wire.h"
 #include "weft.h"
 
+/* Waits for a frame until deadline_ns, or until `watched` (NULL: nothing) fails; WEFT__WIRE_EMPTY:
+ * none came. */
+enum weft__wire_result weft__next_frame(struct weft__status *watched, struct weft__wire *wire,
+                                        int64_t deadline_ns, struct weft__frame *frame);
+
+/* Connects to a rendezvous and takes its greeting. TIMEOUT: none comes. SYSTEM:
+ * nobody listens there, or somebody else. */
+weft_result weft__connect_to_rendezvous(const struct weft__meeting_point *point,
+                                        uint64_t max_body_bytes, int64_t deadline_ns,
+                                        struct weft__wire *wire);
+
 struct weft__connection_request {
     struct weft__meeting_point *point; /* has the port of the rendezvous once that is found */
     const struct weft__hello *hello;

@@ -15,7 +15,11 @@
 void weft__group_send(struct weft__client *client, enum weft__frame_type type, const void *body,
                       size_t body_bytes)
 {
-    struct weft__message *message = weft__message_create(type, body, body_bytes, NULL, 0);
+    weft__group_send_message(client, weft__message_create(type, body, body_bytes, NULL, 0));
+}
+
+void weft__group_send_message(struct weft__client *client, struct weft__message *message)
+{
     if (message == NULL || weft__wire_send(&client->wire, message) != WEFT__WIRE_OK)
         client->state = WEFT__CLIENT_BROKEN;
     if (message != NULL)

@@ -24,7 +24,8 @@ struct weft__client {
     int process_fd; /* readable when the member's process has ended; -1: not watched */
     struct weft__meeting *meeting; /* NULL: the client has not shown that it knows a secret */
     struct weft__group *group;
-    int32_t rank;                     /* in the group */
+    int32_t rank;         /* in the group */
+    uint64_t observation; /* the number of an observer's question to all ranks; 0: no observer */
     struct weft__heartbeat heartbeat; /* of a member, once all have met */
     int64_t deadline_ns; /* of a stranger: to introduce itself, or to go after it was refused */
     enum { WEFT__CLIENT_OPEN, WEFT__CLIENT_BROKEN } state; /* broken: to be removed by the loop */

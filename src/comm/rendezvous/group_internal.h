@@ -6,8 +6,6 @@
 #include "comm/rendezvous/group.h"
 #include "comm/rendezvous/standing.h"
 
-enum weft__presence { WEFT__ABSENT, WEFT__PRESENT, WEFT__LEFT, WEFT__DEAD };
-
 struct weft__member {
     enum weft__presence presence;
     struct weft__client *client;       /* while WEFT__PRESENT */
@@ -47,6 +45,8 @@ struct weft__group {
 /* A client that cannot be sent to is broken from then on. */
 void weft__group_send(struct weft__client *client, enum weft__frame_type type, const void *body,
                       size_t body_bytes);
+/* The same; takes over the message, which is NULL for lack of memory. */
+void weft__group_send_message(struct weft__client *client, struct weft__message *message);
 
 /* To all members that are there. */
 void weft__group_broadcast(struct weft__group *group, struct weft__message *message);
@@ -82,6 +82,10 @@ enum weft__wire_result weft__group_pass_question(struct weft__group *group, int3
                                                  const struct weft__frame *frame);
 enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_t asked,
                                                const struct weft__frame *frame);
+
+/* If `rank` is in the all-gather of the host, it waits for the lowest rank that this lacks. */
+void weft__group_add_ungathered(const struct weft__group *group, int32_t rank,
+                                struct weft__wait_list *waits);
 
 /* group_standing.c: takes the calls that a member tells; garbage as above. */
 enum weft__wire_result weft__group_take_standing(struct weft__group *group, int32_t rank,

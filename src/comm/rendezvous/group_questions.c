@@ -70,9 +70,8 @@ static void hear(struct weft__group *group, int32_t asked, const struct weft__an
         group->gather.deadline_ns = 0;
 }
 
-/* If `rank` is in the all-gather of the host, it waits for the lowest rank that this lacks. */
-static void add_ungathered(const struct weft__group *group, int32_t rank,
-                           struct weft__wait_list *waits)
+void weft__group_add_ungathered(const struct weft__group *group, int32_t rank,
+                                struct weft__wait_list *waits)
 {
     struct weft__wait wait = {.rank = 0, .call = group->gather.first_step.call};
     if (group->gather.num_in == 0 || weft__group_is_missing(group, rank))
@@ -99,7 +98,7 @@ enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_
     answer.asked = asked;
     /* A rank does not know whom it waits for in an all-gather of the host; the rendezvous does. */
     if (answer.waits.num_waits == 0)
-        add_ungathered(group, asked, &answer.waits);
+        weft__group_add_ungathered(group, asked, &answer.waits);
     send_answer(group, &answer);
     return WEFT__WIRE_OK;
 }

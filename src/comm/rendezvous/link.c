@@ -9,6 +9,7 @@
 
 #include "comm/host/descriptor.h"
 #include "comm/host/error.h"
+#include "comm/host/log.h"
 #include "comm/rendezvous/connect.h"
 #include "comm/rendezvous/identity.h"
 
@@ -132,6 +133,8 @@ weft_result weft__link_all_gather(struct weft__link *link, struct weft__share *s
 {
     WEFT__TRY(weft__status_check(link->status));
     weft__standing_note_exchange(link->standing, share->step.call);
+    weft__log(WEFT__LOG_DEBUG, link->rank, "%s, exchange %d of %zu bytes",
+              weft__call_name(share->step.call), share->step.step, share->bytes);
     begin_gather(link, share);
     weft__link_send(link, contribution(link, share));
     weft__standing_hold(
@@ -295,6 +298,7 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
     link->questions.status = options->status;
     link->waits = options->waits;
     link->standing = options->standing;
+    link->comm = options->comm;
     link->wire.fd = -1;
     link->process_fd = -1;
     link->close_ns = INT64_MAX;

@@ -15,6 +15,7 @@ struct weft__link {
     struct weft__status *status;
     struct weft__waits *waits;
     struct weft__standing *standing;
+    weft_comm *comm;
     const struct weft__meeting_point *point;
     struct weft__identity server;
     struct weft__identity *table; /* [num_ranks] */

@@ -87,6 +87,15 @@ static enum weft__wire_result take_failure(struct weft__link *link, const struct
     return WEFT__WIRE_OK;
 }
 
+/* To an observer. */
+static void send_report(struct weft__link *link, const struct weft__answer *answer)
+{
+    struct weft__report report = {.answer = *answer};
+    weft__comm_report(link->comm, &report);
+    weft__link_send(link,
+                    weft__message_create(WEFT__FRAME_REPORT, &report, sizeof(report), NULL, 0));
+}
+
 /* The stream's thread may be waiting: this one answers for it. */
 static enum weft__wire_result take_question(struct weft__link *link,
                                             const struct weft__frame *frame)
@@ -100,8 +109,11 @@ static enum weft__wire_result take_question(struct weft__link *link,
         .asked = question.asked,
         .number = question.number,
         .waits = weft__standing_answer(link->standing, link->waits, &question.wait)};
-    weft__link_send(link,
-                    weft__message_create(WEFT__FRAME_ANSWER, &answer, sizeof(answer), NULL, 0));
+    if (question.asker == WEFT__OBSERVER)
+        send_report(link, &answer);
+    else
+        weft__link_send(link,
+                        weft__message_create(WEFT__FRAME_ANSWER, &answer, sizeof(answer), NULL, 0));
     return WEFT__WIRE_OK;
 }
 

@@ -14,16 +14,18 @@
 #include "comm/host/error.h"
 #include "comm/host/log.h"
 #include "comm/host/thread.h"
+#include "comm/rendezvous/beacon.h"
 #include "comm/rendezvous/group_internal.h"
 #include "comm/rendezvous/identity.h"
 #include "comm/rendezvous/listener.h"
+#include "comm/rendezvous/observers.h"
 
 enum {
     STRANGER_TIMEOUT_MS = 5000, /* to introduce itself */
     MAX_STRANGERS = 512,        /* at a time; for one more, the longest waiting one goes */
     MAX_ACCEPTED = 64,          /* per round */
     PAUSE_MS = 10,              /* when there are no descriptors for new connections */
-    FIRST_CLIENT = 2,           /* in the poll set, after the stop event and the listener */
+    FIRST_CLIENT = 3,           /* in the poll set, after stop event, listener and beacon */
     MAX_REFUSED = 16,           /* ranks that are warned of at once, each once, */
     WARNING_MS = 1000           /* and then one in so long: they try again and again */
 };
@@ -41,10 +43,11 @@ struct rendezvous {
     _Atomic(struct weft__meeting *) meetings; /* each is kept as long as the server */
     struct weft__identity identity;
     pthread_t thread;
-    int listener_fd, stop_fd;
+    int listener_fd, stop_fd, beacon_fd;
     struct weft__client *clients;
     struct weft__group *groups;
     int num_strangers;
+    uint64_t num_observations;
     struct refused refused[MAX_REFUSED]; /* the first ones */
     int num_refused;
     int64_t warned_ns;      /* time of the last warning */
@@ -122,11 +125,43 @@ static struct weft__meeting *find_meeting(struct rendezvous *server, const uint8
     return meeting;
 }
 
+/* It asks once; the time of strangers ends its connection. */
+static void let_observe(struct rendezvous *server, struct weft__client *client,
+                        const struct weft__frame *frame)
+{
+    struct weft__observation observation;
+    const struct weft__failure_notice notice =
+        weft__group_failure(WEFT_ERROR_MISMATCH, WEFT__NOBODY, "%s",
+                            "the rendezvous there has another unique id or WEFT_SECRET");
+    if (client->observation != 0 || frame->body_bytes != sizeof(observation)) {
+        drop_stranger(client, "it does not speak the protocol");
+        return;
+    }
+    memcpy(&observation, frame->body, sizeof(observation));
+    if (observation.magic != WEFT__HELLO_MAGIC || observation.version != WEFT__HELLO_VERSION) {
+        drop_stranger(client, "its version of the protocol differs");
+        return;
+    }
+    client->meeting = find_meeting(server, observation.nonce);
+    if (client->meeting != NULL) {
+        client->observation = ++server->num_observations;
+        weft__observer_begin(client, server->groups);
+        return;
+    }
+    weft__group_send(client, WEFT__FRAME_FAILED, &notice, sizeof(notice));
+    drop_stranger(client, "it does not know the secret");
+}
+
 static void introduce(struct rendezvous *server, struct weft__client *client,
                       const struct weft__frame *frame)
 {
     struct weft__hello hello;
-    if (frame->type != WEFT__FRAME_HELLO || frame->body_bytes != sizeof(hello)) {
+    if (frame->type == WEFT__FRAME_OBSERVE) {
+        let_observe(server, client, frame);
+        return;
+    }
+    if (frame->type != WEFT__FRAME_HELLO || frame->body_bytes != sizeof(hello) ||
+        client->observation != 0) {
         drop_stranger(client, "it does not speak the protocol");
         return;
     }
@@ -162,10 +197,13 @@ static void serve_input(struct rendezvous *server, struct weft__client *client)
             break;
         if (client->group == NULL) {
             introduce(server, client, &frame);
+        } else if (frame.type == WEFT__FRAME_REPORT) {
+            result = weft__observers_tell(server->clients, client, &frame);
         } else if (weft__group_receive(&server->groups, client, &frame) != WEFT__WIRE_OK) {
             result = WEFT__WIRE_GARBAGE;
-            break;
         }
+        if (result != WEFT__WIRE_OK)
+            break;
     }
     if (result == WEFT__WIRE_GARBAGE && client->group == NULL)
         drop_stranger(client, "it does not speak the protocol");
@@ -342,6 +380,7 @@ static void fill_poll_set(const struct rendezvous *server, struct pollfd *set)
 {
     set[0] = (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
     set[1] = (struct pollfd){.fd = server->listener_fd, .events = POLLIN};
+    set[2] = (struct pollfd){.fd = server->beacon_fd, .events = POLLIN};
     struct pollfd *slots = set + FIRST_CLIENT;
     for (const struct weft__client *client = server->clients; client != NULL;
          slots += num_slots(client), client = client->next) {
@@ -377,6 +416,8 @@ static int serve_round(struct rendezvous *server, struct pollfd *set)
     sweep(server);
     if (num_ready > 0 && set[1].revents != 0)
         accept_clients(server);
+    if (num_ready > 0 && set[2].revents != 0)
+        weft__beacon_answer(server->beacon_fd, &server->point, atomic_load(&server->meetings));
     drop_silent_strangers(server);
     weft__groups_tick(&server->groups, read_ns);
     sweep(server);
@@ -421,6 +462,8 @@ static void close_server(struct rendezvous *server)
         close(server->listener_fd);
     if (server->stop_fd >= 0)
         close(server->stop_fd);
+    if (server->beacon_fd >= 0)
+        close(server->beacon_fd);
     struct weft__meeting *meeting = atomic_load(&server->meetings);
     while (meeting != NULL) {
         struct weft__meeting *next = meeting->next;
@@ -449,6 +492,7 @@ static weft_result start_server(struct weft__meeting_point *point, enum weft__li
     if (server == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a rendezvous");
     server->listener_fd = -1;
+    server->beacon_fd = -1;
     server->stop_fd = weft__descriptor_keep(eventfd(0, EFD_CLOEXEC));
     weft_result result = server->stop_fd < 0 ? weft__system_error("eventfd") : WEFT_OK;
     if (result == WEFT_OK)
@@ -458,14 +502,20 @@ static weft_result start_server(struct weft__meeting_point *point, enum weft__li
     server->point = *point;
     server->listen_on = listen_on;
     if (result == WEFT_OK)
+        server->beacon_fd = weft__beacon_open(point->port);
+    if (result == WEFT_OK)
         result = add_meeting(server, point);
     if (result == WEFT_OK)
         result = weft__thread_start(&server->thread, serve, server);
-    if (result == WEFT_OK)
-        *started = server;
-    else
+    if (result != WEFT_OK) {
         close_server(server);
-    return result;
+        return result;
+    }
+    weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK,
+              "the rendezvous is at %s, port %u: weft status --pid %d looks into its job",
+              point->address, point->port, (int)getpid());
+    *started = server;
+    return WEFT_OK;
 }
 
 /* The server of this process that already serves the point, or NULL. */

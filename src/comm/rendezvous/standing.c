@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/host/log.h"
+#include "comm/host/thread.h"
+
 /* ---------------------------------------------------------------- threads that wait */
 
 /* One for each thread. Its address identifies the thread. */
@@ -179,6 +182,9 @@ void weft__standing_note(struct weft__standing *standing, const struct weft__str
         entry->stream_id = call->stream_id;
         if (call->part != WEFT__CALL_GOES_ON)
             entry->begin_stream_id = call->stream_id;
+        weft__log(WEFT__LOG_DEBUG, rank, "%s number %llu on stream %llu",
+                  weft__call_name(entry->called.call), (unsigned long long)entry->called.count,
+                  (unsigned long long)call->stream_id);
     }
     pthread_mutex_unlock(&standing->mutex);
 }
@@ -314,17 +320,34 @@ int32_t weft__standing_look(struct weft__standing *standing, struct weft__called
     struct weft__hold hold = {.kind = WEFT__HELD_BY_ALL};
     int32_t num_called = 0;
     pthread_mutex_lock(&standing->mutex);
-    const uint64_t number = standing->state == WEFT__STANDING_KNOWN && standing->thread != NULL
-                                ? find_hold(standing->thread, &hold)
-                                : 0;
+    const uint64_t number = find_hold(standing->thread, &hold);
     const int is_long = number != 0 && number == standing->seen_hold;
+    if (!is_long)
+        standing->seen_ns = weft__now_ns();
     standing->seen_hold = number;
-    if (is_long && number != standing->told_hold) {
+    if (is_long && number != standing->told_hold && standing->state == WEFT__STANDING_KNOWN) {
         num_called = tell(standing, &hold, called);
         standing->told_hold = number;
     }
     pthread_mutex_unlock(&standing->mutex);
     return num_called;
+}
+
+struct weft__last_call weft__standing_last_call(struct weft__standing *standing)
+{
+    struct weft__called called = {.call = WEFT__CALL_UNKNOWN};
+    struct weft__hold hold;
+    pthread_mutex_lock(&standing->mutex);
+    for (int32_t i = 0; i < standing->num_entries; i++) {
+        if (standing->entries[i].called.order >= called.order)
+            called = standing->entries[i].called;
+    }
+    const uint64_t number = find_hold(standing->thread, &hold);
+    struct weft__last_call last = {.call = called.call, .count = called.count};
+    if (number != 0 && number == standing->seen_hold)
+        last.held_ms = (uint64_t)((weft__now_ns() - standing->seen_ns) / WEFT__NS_PER_MS);
+    pthread_mutex_unlock(&standing->mutex);
+    return last;
 }
 
 struct weft__wait_list weft__standing_answer(struct weft__standing *standing,

@@ -88,6 +88,7 @@ struct weft__standing {
                                       was short */
     } state;
     uint64_t seen_hold, told_hold; /* of the monitor: numbers of the thread's holds */
+    int64_t seen_ns;               /* when it saw seen_hold first: the hold costs no clock */
 };
 
 enum weft__call_part {
@@ -131,6 +132,15 @@ uint64_t weft__standing_count(struct weft__standing *standing, uint64_t exchange
 struct weft__wait_list weft__standing_answer(struct weft__standing *standing,
                                              struct weft__waits *waits,
                                              const struct weft__wait *asked_in);
+
+/* For observers: the call that the rank made last, and for how long at least its thread has waited
+ * for work. */
+struct weft__last_call {
+    int32_t call; /* enum weft__call */
+    uint64_t count;
+    uint64_t held_ms; /* 0: the thread does not wait */
+};
+struct weft__last_call weft__standing_last_call(struct weft__standing *standing);
 
 /* Hold begins and release ends a wait of the calling thread. */
 void weft__standing_hold(struct weft__hold hold);

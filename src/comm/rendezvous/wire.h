@@ -15,7 +15,7 @@
 enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_BYTES = 512 };
 
 #define WEFT__HELLO_MAGIC   UINT32_C(0x74666577) /* "weft" on the byte order of the ranks */
-#define WEFT__HELLO_VERSION UINT32_C(8)
+#define WEFT__HELLO_VERSION UINT32_C(9)
 
 enum weft__frame_type {
     /* rank to rendezvous */
@@ -45,6 +45,11 @@ enum weft__frame_type {
     /* rendezvous to each new connection, before the rank says anything: a rank that receives
      * anything else has reached another program, and has done it no harm */
     WEFT__FRAME_GREETING = 16, /* struct weft__greeting */
+    /* Observers (comm/rendezvous/observers.h) to rendezvous, rendezvous to observer, and rank to
+     * rendezvous to observer. */
+    WEFT__FRAME_OBSERVE = 17, /* struct weft__observation */
+    WEFT__FRAME_ROSTER = 18,  /* struct weft__roster, then struct weft__roster_entry [num_ranks] */
+    WEFT__FRAME_REPORT = 19,  /* struct weft__report: the answer to an observer's question */
     WEFT__NUM_FRAME_TYPES
 };
 
@@ -127,6 +132,41 @@ struct weft__answer {
     int32_t asker, asked;
     uint64_t number;
     struct weft__wait_list waits;
+};
+
+/* In place of a hello: who sends it is no rank, and asks how all ranks are that meet by it. */
+struct weft__observation {
+    uint32_t magic, version;
+    uint8_t nonce[WEFT__NONCE_BYTES];
+};
+
+enum weft__presence { WEFT__ABSENT, WEFT__PRESENT, WEFT__LEFT, WEFT__DEAD };
+
+/* A communicator, for an observer. */
+struct weft__roster {
+    uint64_t key;
+    int32_t num_ranks;     /* 0: there is no communicator */
+    int32_t have_met;      /* 1: those that are present have been asked for a report */
+    int32_t num_following; /* rosters */
+    int32_t unused;
+};
+struct weft__roster_entry {
+    int32_t presence; /* enum weft__presence */
+    int32_t pid;
+    char host[WEFT__HOST_NAME_BYTES];
+};
+
+/* How a rank is. */
+struct weft__report {
+    struct weft__answer answer;           /* whom it waits for */
+    uint64_t key;                         /* of its communicator; filled in by the rendezvous */
+    uint64_t count, held_ms;              /* struct weft__last_call, as `call` */
+    uint64_t heap_used_bytes, heap_bytes; /* 0 before the heap is up, as `machine` and `device` */
+    int32_t call;
+    int32_t device;
+    int32_t result; /* weft_result of the communicator, and why: "" if WEFT_OK */
+    char machine[12];
+    char error[WEFT__MAX_TEXT_BYTES];
 };
 
 struct weft__frame_header {

@@ -35,6 +35,7 @@ static void wait_for_word(struct weft__cpu_fiber *fiber, const void *word,
     fiber->width = width;
     fiber->at_least = at_least;
     fiber->site = site;
+    fiber->idle_ns = 0;
     fiber->state = FIBER_WAITING;
     weft__fiber_yield(fiber->fiber);
 }
@@ -299,10 +300,14 @@ static void run_fibers(struct weft__cpu_launch *run)
         if (was_one_ready)
             continue;
         const int64_t since_ns = weft__now_ns();
+        if (run->launch->record_id != 0)
+            weft__cpu_record_idle(run, since_ns);
         while (!weft__cpu_any_can_go_on(run) && !has_ended_a_wait(run) &&
                !weft__cpu_end_one_wait(run, since_ns))
             idle(run, since_ns);
         untell_waits(run);
+        if (run->launch->record_id != 0)
+            weft__cpu_record_wait(run, since_ns);
         if (run->failure.kind != WP_FAILURE_NONE)
             end_all_waits(run);
         else
@@ -413,9 +418,13 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
      * the release at the end of those, which pairs with the acquire at the beginning of the peer's
      * next launch. */
     atomic_thread_fence(memory_order_acq_rel);
+    if (launch->record_id != 0)
+        weft__cpu_record_start(&run);
     run_fibers(&run);
     weft__cpu_order_row_stores();
     atomic_thread_fence(memory_order_release);
+    if (launch->record_id != 0)
+        weft__cpu_record_end(&run);
     *failure = run.failure;
     return WEFT_OK;
 }

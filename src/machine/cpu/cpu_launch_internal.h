@@ -24,6 +24,7 @@ struct weft__cpu_fiber {
     const struct wp_wait_site *site; /* NULL for a block sync */
     enum wp_status wait_status;      /* of the last wait */
     int64_t since_ns; /* it waits, where its site allows absence, or waited before in vain */
+    int64_t idle_ns;  /* since when it has waited in vain; 0: it found its word, or does not wait */
 };
 
 struct weft__cpu_runner {
@@ -46,6 +47,8 @@ struct weft__cpu_launch {
     /* Told to others who ask, while the thread sleeps; one for each rank. */
     struct weft__wait_entry waits[WEFT__MAX_LISTED_WAITS];
     int32_t num_told;
+    struct weft__record record; /* its times, if the launch has a record */
+    int64_t came_before_ns;     /* to an operation of this exchange */
 };
 
 /* What the word is for which a fiber waits. */
@@ -76,6 +79,14 @@ static inline int weft__cpu_waits_for_rank(const struct weft__cpu_fiber *fiber)
 {
     return fiber->state == FIBER_WAITING && fiber->site != NULL;
 }
+
+/* cpu_record.c: what a launch that has a record tells of itself; others do not call it. */
+void weft__cpu_record_start(struct weft__cpu_launch *run);
+/* No fiber can go on since since_ns. */
+void weft__cpu_record_idle(struct weft__cpu_launch *run, int64_t since_ns);
+/* One can, or the launch has failed. */
+void weft__cpu_record_wait(struct weft__cpu_launch *run, int64_t since_ns);
+void weft__cpu_record_end(struct weft__cpu_launch *run);
 
 /* ends.c */
 /* When the first wait must end, if no fiber has been able to go on since then. */

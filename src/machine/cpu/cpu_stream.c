@@ -340,6 +340,11 @@ static void run_launch(struct own_stream *stream, struct task *task)
             weft__comm_tell_failure(launch->comm); /* the others would wait for it in vain */
         } else if (failure.kind != WP_FAILURE_NONE)
             result = launch->on_failure(launch->comm, launch->call, &failure);
+    } else {
+        weft__records_end(launch->comm->records, launch->record_id,
+                          &(struct weft__record){.last_rank = WEFT__RECORD_NOBODY,
+                                                 .state = WEFT__RECORD_FAILED,
+                                                 .call_idx = (int32_t)launch->call});
     }
     if (result != WEFT_OK)
         note_error(stream, result);

@@ -43,7 +43,8 @@ struct weft__cuda {
     struct weft__cuda_kernel kernels[WEFT__CUDA_MAX_PROGRAMS];
     int32_t num_kernels;
     pthread_t watcher;
-    int watcher_runs; /* guarded by the mutex of the communicator's status */
+    int watcher_runs;       /* guarded by the mutex of the communicator's status */
+    int failure_is_counted; /* guarded by mutex */
 };
 
 static inline struct weft__cuda *weft__cuda_of(const weft_comm *comm)

@@ -415,3 +415,13 @@ void sim_comm_reset(void)
     }
     sim_heap_reset();
 }
+
+/* There is no rendezvous that could be asked. */
+weft_result weft__comm_look(const weft_comm *comm, struct weft__observed_rank **ranks,
+                            int32_t *num_ranks)
+{
+    (void)comm;
+    (void)ranks;
+    (void)num_ranks;
+    return WEFT_ERROR_UNSUPPORTED;
+}

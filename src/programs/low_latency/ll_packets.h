@@ -256,7 +256,7 @@ WP_FN uint64_t *wp_ll_comes_word(const struct wp_low_latency *ll, int32_t owner,
 enum {
     WP_LL_BEHIND_BITS = 4,
     WP_LL_COUNT_BITS = 16,
-    WP_LL_MOST_ROWS = UINT16_MAX /* WEFT__LL_MAX_TOKENS */
+    WP_LL_MOST_ROWS = UINT16_MAX /* WEFT_LL_MAX_TOKENS */
 };
 WP_FN uint64_t wp_ll_comes(uint64_t number, int32_t num_rows, uint32_t num_behind)
 {

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* Records of what a communicator did, and which rank is slow: a part of weft.h, which includes it
+ * and has the rules that hold for all of it. */
+#include "weft.h" /* before the guard: it includes its parts in their order */
+
+#ifndef WEFT_STATS_H
+#define WEFT_STATS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Each rank keeps records of its last operations (WEFT_RECORDS, 512 of each communicator) and
+ * counts its waits. So any thread may ask at any time, also while operations run and after a
+ * failure, and waits for nobody. An operation is a launch on a stream: some calls make several.
+ *
+ * On machine cuda operations are counted when they are issued, and their failures; how long they
+ * run and wait is not known. With WEFT_RECORDS=0 all numbers are zero. */
+typedef struct weft_stats {
+    size_t size;
+    uint64_t num_issued; /* operations */
+    uint64_t num_failed;
+    uint64_t num_bytes; /* that this rank gave to them, or got, if that is more */
+    uint64_t waited_ns; /* how long operations had nothing to do but to wait for ranks */
+} weft_stats;
+
+WEFT_API weft_result weft_stats_query(const weft_comm *comm, weft_stats *stats);
+
+typedef struct weft_peer_stats {
+    size_t size;
+    uint64_t num_waits; /* for this rank; one that finds at once what it waits for does not count */
+    uint64_t waited_ns;
+    /* Waits of up to 1 us, more than that and up to 2 us, 4 us, ...; of the last, more than 16.4
+     * ms. */
+    uint64_t waits_by_time[16];
+    uint64_t num_last; /* operations to which this rank came last */
+    uint64_t late_ns;  /* by how much it came after all others, in all of them */
+} weft_peer_stats;
+
+/* All that this rank knows of rank `rank`, which may be itself. */
+WEFT_API weft_result weft_stats_query_peer(const weft_comm *comm, int32_t rank,
+                                           weft_peer_stats *stats);
+
+typedef struct weft_slowest {
+    size_t size;
+    uint64_t num_operations; /* of the last calls of one kind, */
+    uint64_t num_late;       /* to which the rank came 0.1 ms or more after all others */
+    uint64_t late_ns;        /* the mean of these */
+    int32_t rank;            /* -1: no rank is slow by the evidence that this rank has */
+    char call[60];           /* "weft_ep_dispatch", or "" */
+} weft_slowest;
+
+/* The rank that others wait for: "rank 5 came 1.2 ms late to 46 of 50 weft_ep_dispatch". A rank is
+ * named if it was late to three fifths of the last operations of some call, far more often than by
+ * chance. All ranks of its host name it, itself included; ranks of other hosts do not see it. */
+WEFT_API weft_result weft_stats_query_slowest(const weft_comm *comm, weft_slowest *slowest);
+
+/* Writes the flight record of this rank as JSON, for `weft record`: the last operations, the waits,
+ * and the ranks for which it waits now. path NULL: record.KEY.RANK.json in the directory that
+ * WEFT_RECORD names, where each rank writes it by itself when the communicator fails.
+ * WEFT_ERROR_UNSUPPORTED with WEFT_RECORDS=0. */
+WEFT_API weft_result weft_records_write(weft_comm *comm, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

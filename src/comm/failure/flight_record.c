@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* The records of a communicator: as settings ask for them, and as files: the flight record, and
+ * metrics, which a thread writes each second. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "comm/host/log.h"
+#include "comm/host/settings.h"
+#include "comm/host/thread.h"
+
+struct writing {
+    weft_comm *comm;
+    void (*write)(const struct weft__records *records, const struct weft__record_owner *owner,
+                  FILE *file);
+    /* While it fails, its status has the message, and whoever fails may hold the heap. */
+    enum { COMM_IS_FAILING = 1, COMM_IS_AS_IT_SAYS } state;
+};
+
+static void write_to(const struct writing *writing, FILE *file)
+{
+    weft_comm *comm = writing->comm;
+    const struct weft__identity *own = &comm->identities[comm->rank];
+    const struct weft__status *status = &comm->status;
+    const uint32_t version = weft_version();
+    const struct weft__wait_list waits = weft__waits_find(&comm->waits, UINT64_MAX);
+    weft_heap_info heap = {0};
+    int32_t awaited[WEFT__MAX_LISTED_WAITS];
+    char version_text[32];
+    for (int32_t i = 0; i < waits.num_waits; i++)
+        awaited[i] = waits.waits[i].rank;
+    snprintf(version_text, sizeof version_text, "%u.%u.%u", version / 10000, version / 100 % 100,
+             version % 100);
+    if (writing->state != COMM_IS_FAILING && comm->heap != NULL)
+        weft__heap_query(comm->heap, &heap);
+    const int has_failed =
+        writing->state == COMM_IS_FAILING ||
+        atomic_load_explicit(&comm->status.result, memory_order_acquire) != WEFT_OK;
+    const struct weft__record_owner owner = {
+        .host = own->host,
+        .version = version_text,
+        .machine = comm->hooks->name,
+        .pid = (int32_t)getpid(),
+        .rank = comm->rank,
+        .num_ranks = comm->num_ranks,
+        .key = comm->key,
+        .timeout_ms = comm->timeout_ms,
+        .failure = has_failed ? status->message : NULL,
+        .failed_rank = has_failed ? status->failed_rank : WEFT__NOBODY,
+        .num_awaited = waits.num_waits,
+        .awaited = awaited,
+        .heap_used_bytes = heap.used_bytes,
+        .heap_committed_bytes = heap.committed_bytes,
+    };
+    writing->write(comm->records, &owner, file);
+}
+
+static weft_result cannot_write(const char *path)
+{
+    return weft__error(WEFT_ERROR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+}
+
+static weft_result write_file(const struct writing *writing, const char *path)
+{
+    FILE *file = fopen(path, "we");
+    if (file == NULL)
+        return cannot_write(path);
+    write_to(writing, file);
+    const int is_lost = ferror(file) != 0;
+    return fclose(file) != 0 || is_lost ? cannot_write(path) : WEFT_OK;
+}
+
+/* A file that is there is whole: it gets its name at its end. Files of one directory may be of
+ * several communicators. */
+static weft_result write_into(const struct writing *writing, const char *dir, const char *prefix,
+                              const char *suffix)
+{
+    const weft_comm *comm = writing->comm;
+    char path[PATH_MAX], unfinished[PATH_MAX + 16];
+    if (snprintf(path, sizeof path, "%s/%s.%016" PRIx64 ".%d.%s", dir, prefix, comm->key,
+                 comm->rank, suffix) >= (int)sizeof path)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "a directory's name has %zu bytes: too many for a path", strlen(dir));
+    snprintf(unfinished, sizeof unfinished, "%s.tmp%d", path, (int)getpid());
+    const weft_result result = write_file(writing, unfinished);
+    if (result != WEFT_OK || rename(unfinished, path) == 0)
+        return result;
+    cannot_write(path);
+    unlink(unfinished);
+    return WEFT_ERROR_SYSTEM;
+}
+
+weft_result weft__comm_write_records(weft_comm *comm, const char *path)
+{
+    const struct writing writing = {comm, weft__records_write_json, COMM_IS_AS_IT_SAYS};
+    if (comm->records == NULL)
+        return weft__error(WEFT_ERROR_UNSUPPORTED, "there are no records: WEFT_RECORDS is 0");
+    if (path != NULL)
+        return write_file(&writing, path);
+    if (comm->record_dir == NULL)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "path is NULL, and WEFT_RECORD names no directory");
+    return write_into(&writing, comm->record_dir, "record", "json");
+}
+
+static void write_failure(void *argument)
+{
+    weft_comm *comm = argument;
+    const struct writing writing = {comm, weft__records_write_json, COMM_IS_FAILING};
+    if (write_into(&writing, comm->record_dir, "record", "json") != WEFT_OK)
+        weft__log(WEFT__LOG_WARN, comm->rank, "no flight record: %s", weft__last_error());
+}
+
+static weft_result copy_setting(enum weft__setting setting, char **copy)
+{
+    const char *text = weft__setting_text(setting);
+    *copy = text != NULL ? strdup(text) : NULL;
+    return text == NULL || *copy != NULL ? WEFT_OK
+                                         : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %s",
+                                                       weft__settings[setting].name);
+}
+
+weft_result weft__comm_prepare_records(weft_comm *comm)
+{
+    int64_t num_records = 0;
+    WEFT__TRY(weft__setting_number(WEFT__SETTING_RECORDS, &num_records));
+    if (num_records == 0)
+        return WEFT_OK;
+    comm->records = weft__records_create(
+        (struct weft__records_size){(int32_t)num_records, comm->num_ranks, WEFT__NUM_CALLS});
+    if (comm->records == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d records",
+                           (int32_t)num_records);
+    WEFT__TRY(copy_setting(WEFT__SETTING_RECORD, &comm->record_dir));
+    comm->status.argument = comm;
+    if (comm->record_dir != NULL)
+        comm->status.on_failure = write_failure;
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- metrics */
+
+/* With the status's mutex held, but not while it writes. */
+static void write_metrics(weft_comm *comm)
+{
+    const struct writing writing = {comm, weft__records_write_prometheus, COMM_IS_AS_IT_SAYS};
+    pthread_mutex_unlock(&comm->status.mutex);
+    const weft_result result = write_into(&writing, comm->metrics.dir, "weft", "prom");
+    if (result != WEFT_OK && !comm->metrics.has_warned)
+        weft__log(WEFT__LOG_WARN, comm->rank, "no metrics: %s", weft__last_error());
+    comm->metrics.has_warned |= result != WEFT_OK;
+    pthread_mutex_lock(&comm->status.mutex);
+}
+
+static void *tell_metrics(void *argument)
+{
+    enum { PERIOD_MS = 1000 };
+    weft_comm *comm = argument;
+    pthread_mutex_lock(&comm->status.mutex);
+    while (!comm->metrics.must_end) {
+        write_metrics(comm);
+        const int64_t next_ns = weft__now_ns() + PERIOD_MS * WEFT__NS_PER_MS;
+        const struct timespec next = weft__timespec(next_ns);
+        while (!comm->metrics.must_end && weft__now_ns() < next_ns)
+            pthread_cond_timedwait(&comm->status.changed, &comm->status.mutex, &next);
+    }
+    write_metrics(comm);
+    pthread_mutex_unlock(&comm->status.mutex);
+    return NULL;
+}
+
+weft_result weft__comm_start_metrics(weft_comm *comm)
+{
+    if (comm->records == NULL)
+        return WEFT_OK;
+    WEFT__TRY(copy_setting(WEFT__SETTING_METRICS, &comm->metrics.dir));
+    if (comm->metrics.dir == NULL)
+        return WEFT_OK;
+    const weft_result result = weft__thread_start(&comm->metrics.thread, tell_metrics, comm);
+    comm->metrics.is_running = result == WEFT_OK;
+    return result;
+}
+
+void weft__comm_end_records(weft_comm *comm)
+{
+    if (comm->metrics.is_running) {
+        pthread_mutex_lock(&comm->status.mutex);
+        comm->metrics.must_end = 1;
+        pthread_cond_broadcast(&comm->status.changed);
+        pthread_mutex_unlock(&comm->status.mutex);
+        pthread_join(comm->metrics.thread, NULL);
+    }
+    comm->metrics.is_running = 0;
+}
+
+void weft__comm_free_records(weft_comm *comm)
+{
+    weft__records_destroy(comm->records);
+    free(comm->record_dir);
+    free(comm->metrics.dir);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Flight records of the ranks of a communicator (docs/records.md), as weft record reads them. */
+#pragma once
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* The record of one rank; a rank that has left none has no root. */
+struct flight {
+    json_t *root;
+    const json_t *entries;
+    /* The newest operation that has not ended, or has failed; NULL: there is none. */
+    const json_t *current;
+};
+
+struct flights {
+    const char *reader; /* the command, for messages */
+    const char *key;    /* of the communicator; text of a root */
+    int32_t num_ranks;
+    struct flight *of; /* [num_ranks] */
+};
+
+/* Reads a file for each rank, or a directory of them, of the communicator of the first file.
+ * Returns 0, or -1 with a message about the file on standard error. */
+int flights_read(struct flights *flights, const char *reader, const char *const *paths,
+                 int32_t num_paths);
+void flights_free(struct flights *flights);
+
+const char *flight_text(const json_t *object, const char *name); /* "" if it has none */
+int64_t flight_number(const json_t *object, const char *name);   /* 0 if it has none */
+
+/* Where an operation has its place among those of all ranks. */
+int flight_is_same(const json_t *a, const json_t *b);
+/* Whether the rank has come to this operation, or to a later one of the same exchange. */
+int flight_has_issued(const struct flight *flight, const json_t *entry);
+/* The same operation on this rank; NULL: it is not among its records. */
+const json_t *flight_find(const struct flight *flight, const json_t *entry);
