@@ -16,7 +16,7 @@ def promised: {  # fields by what they must be
     "a number of things": "ranks bytes count iters warmup blocks warps seed packet_bytes
       graph_calls checked",
     "a number": "us_min us_median us_max algbw busbw",
-    "a string": "op algo machine dtype memory version host device date",
+    "a string": "op algo asked machine dtype memory version host device date",
     "true or false": "in_place",
     "there": "errors ok commit"
   }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What tool, tests, bench and examples make their inputs with: random numbers, router, payload. */
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -241,35 +242,66 @@ TEST(figures_are_min_median_max)
 
 /* ---------------------------------------------------------------- progress */
 
-/* What progress of 3 steps wrote to standard error, as a file, in `text`. */
-static void log_of_progress(enum progress_visibility visibility, int64_t quiet_ns, char *text,
-                            size_t text_bytes)
+static int open_terminal(int *other_end)
+{
+    *other_end = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(*other_end >= 0 && grantpt(*other_end) == 0 && unlockpt(*other_end) == 0);
+    return open(ptsname(*other_end), O_RDWR | O_NOCTTY);
+}
+
+/* What progress of 3 steps writes to standard error, which is `fd`. */
+static void write_progress(int fd, enum progress_visibility visibility, int64_t quiet_ns)
 {
     struct progress progress;
-    FILE *file = tmpfile();
     const int saved = dup(STDERR_FILENO);
-    assert_non_null(file);
-    assert_true(saved >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    assert_true(saved >= 0 && dup2(fd, STDERR_FILENO) >= 0);
     progress_begin(&progress, visibility, "work", 3);
+    assert_true(progress.quiet_ns == INT64_C(2000000000));
     progress.quiet_ns = quiet_ns;
     progress.redraw_ns = 0;
     for (int i = 0; i < 3; i++)
         progress_step(&progress);
     progress_end(&progress);
     assert_true(dup2(saved, STDERR_FILENO) >= 0 && close(saved) == 0);
-    rewind(file);
-    text[fread(text, 1, text_bytes - 1, file)] = '\0';
-    fclose(file);
 }
 
-TEST(progress_is_told_off_a_terminal_too)
+/* The same on a terminal, which may hand it out in pieces. */
+static void terminal_of_progress(enum progress_visibility visibility, int64_t quiet_ns, char *text,
+                                 size_t text_bytes)
+{
+    int other_end;
+    const int terminal = open_terminal(&other_end);
+    write_progress(terminal, visibility, quiet_ns);
+    assert_true(write(terminal, "end", 3) == 3);
+    size_t length = 0;
+    do {
+        const ssize_t count = read(other_end, text + length, text_bytes - length);
+        assert_true(count > 0);
+        length += (size_t)count;
+    } while (length < 3 || memcmp(text + length - 3, "end", 3) != 0);
+    text[length - 3] = '\0';
+    close(terminal);
+    close(other_end);
+}
+
+TEST(progress_is_drawn_on_a_terminal)
 {
     char text[512];
-    log_of_progress(PROGRESS_SHOWN, 0, text, sizeof text);
-    assert_string_equal(text, "work: 1 of 3 done, about 0 s left\n"
-                              "work: 2 of 3 done, about 0 s left\n");
-    log_of_progress(PROGRESS_HIDDEN, 0, text, sizeof text);
+    terminal_of_progress(PROGRESS_SHOWN, 0, text, sizeof text);
+    assert_non_null(strstr(text, "work [#############"));
+    assert_non_null(strstr(text, " 2/3, 0 s left"));
+    assert_string_equal(text + strlen(text) - 4, "\r\033[K");
+    terminal_of_progress(PROGRESS_HIDDEN, 0, text, sizeof text);
     assert_string_equal(text, "");
-    log_of_progress(PROGRESS_SHOWN, INT64_C(3600000000000), text, sizeof text);
+    terminal_of_progress(PROGRESS_SHOWN, INT64_C(3600000000000), text, sizeof text);
     assert_string_equal(text, "");
+}
+
+TEST(progress_is_silent_off_a_terminal)
+{
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    write_progress(fileno(file), PROGRESS_SHOWN, 0);
+    assert_true(lseek(fileno(file), 0, SEEK_END) == 0);
+    fclose(file);
 }

@@ -37,7 +37,7 @@ static int suite_json(const struct sim_options *options, enum scenario_op op,
             (json_int_t)tally->num_faults_injected, "faults_survived",
             (json_int_t)tally->num_faults_survived, "first_failing_seed",
             num_findings > 0 ? json_integer((json_int_t)tally->first_failing_seed) : json_null(),
-            "sites", weft__sim_num_sites(), "sites_caught", "ok", num_findings == 0),
+            "sites", tally->num_sites, "sites_caught", "ok", num_findings == 0),
         NULL);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "processes.h"
 #include "workload/options.h"
 
 enum { DEFAULT_REPLAY_EVENTS = 16, MAX_TRACE_EVENTS = 32, NOT_GIVEN = -1 };
@@ -83,14 +84,21 @@ static const struct option_row option_table[] = {
      NULL, AT(weaken)},
     {OPTION_INTEGER, "trace", "EVENTS", "Tell the last events of each fiber for a finding", NULL,
      AT(num_trace_events), 0, MAX_TRACE_EVENTS, .without = "16 with one schedule, else 0"},
+    {OPTION_INTEGER, "jobs", "N", "Processes that share out the schedules; results are the same",
+     NULL, AT(num_jobs), 1, PROCESSES_MAX, .letter = 'j',
+     .without = "as many as there are processors"},
     {OPTION_FLAG, "json", NULL, "Print JSON objects, one per line", NULL, AT(format)},
+    {PROGRESS_QUIET(AT(progress))},
     {0}};
 
 void sim_options_parse(struct sim_options *options, int argc, char **argv)
 {
     static const struct option_set set = {option_table, documentation, finish};
-    *options = (struct sim_options){
-        .num_ranks = SCENARIO_DRAWN, .num_nodes = SCENARIO_DRAWN, .num_trace_events = NOT_GIVEN};
+    *options = (struct sim_options){.num_ranks = SCENARIO_DRAWN,
+                                    .num_nodes = SCENARIO_DRAWN,
+                                    .num_trace_events = NOT_GIVEN,
+                                    .num_jobs = processes_default(),
+                                    .progress = PROGRESS_SHOWN};
     argp_err_exit_status = STATUS_USAGE;
     memcpy(op_choices, scenario_op_names, sizeof scenario_op_names);
     op_choices[SIM_ALL_OPS] = "all";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "scenario.h"
+#include "workload/progress.h"
 
 enum sim_format { SIM_FORMAT_TEXT, SIM_FORMAT_JSON };
 enum { SIM_ALL_OPS = NUM_SCENARIO_OPS };
@@ -21,6 +22,8 @@ struct sim_options {
     const char *weaken; /* FILE:LINE, "all", or NULL */
     int32_t num_trace_events;
     enum sim_format format;
+    int32_t num_jobs; /* processes that share out the schedules */
+    enum progress_visibility progress;
 };
 
 /* Ends the process with STATUS_USAGE when an argument is wrong. */

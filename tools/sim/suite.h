@@ -11,6 +11,7 @@ struct suite_tally {
     int64_t num_faults_injected;
     int64_t num_faults_survived;
     uint64_t first_failing_seed; /* if there is any */
+    int32_t num_sites;           /* that were passed, in all suites until now */
 };
 
 static inline int64_t suite_num_findings(const struct suite_tally *tally)
@@ -23,7 +24,8 @@ static inline int64_t suite_num_findings(const struct suite_tally *tally)
 void suite_heed_signals(void);
 int suite_signal(void); /* the one that came, or 0 */
 
-/* Runs all schedules; tells the first finding on standard error. 0, or -1 without memory. */
+/* Runs all schedules, shared out among processes; tells the first finding on standard error. 0, or
+ * -1 without memory. */
 int suite_run(const struct sim_options *options, enum scenario_op op, struct suite_tally *tally);
 
 /* Tells on standard error what was found and how to see it again; site is FILE:LINE or NULL. */

@@ -204,7 +204,7 @@ static int weaken_sites(const struct sim_options *options, struct weakening *wea
 {
     struct progress progress;
     int failed = 0;
-    progress_begin(&progress, PROGRESS_SHOWN, "weaken", weakening->num_sites);
+    progress_begin(&progress, options->progress, "weaken", weakening->num_sites);
     for (int32_t i = 0; i < weakening->num_sites && !failed; i++) {
         *shared = weakening->sites[i];
         failed = weaken_apart(options, shared);

@@ -37,7 +37,7 @@ static weft_result run_size(const struct coll_run *run, uint64_t bytes, struct c
     if (result == WEFT_OK && collective_has_in_place(line.collective.kind))
         result = run_place(run, &line, COLL_IN_PLACE);
     if (result == WEFT_OK && run->rank == 0)
-        coll_report_line(&line);
+        coll_report_line(&line, &totals->plotted);
     coll_totals_add(totals, &line);
     return result;
 }
@@ -117,11 +117,11 @@ static int work(void *argument, weft_comm *comm)
     if (options->task == COLL_TASK_EXPLAIN)
         return coll_explain(options, comm);
     const weft_result result = run_sizes(options, comm, &totals);
-    if (result != WEFT_OK)
-        return job_status_of(result);
-    if (weft_comm_rank(comm) == 0 && coll_report_end(options, &totals) != 0)
-        return STATUS_FAILURE;
-    return totals.num_wrong == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
+    int status = job_status_of(result);
+    if (result == WEFT_OK && weft_comm_rank(comm) == 0 && coll_report_end(options, &totals) != 0)
+        status = STATUS_FAILURE;
+    figures_free(&totals.plotted);
+    return totals.num_wrong == 0 ? status : STATUS_FAILURE;
 }
 
 static int resolve(void *options, char error[JOB_ERROR_BYTES])

@@ -123,6 +123,9 @@ static void finish(void *input, struct argp_state *state)
     finish_kinds(options);
     if (options->num_cuda_graph_launches > 0)
         options->launch = COLL_LAUNCH_GRAPHS;
+    uint64_t bytes = options->sizes.min;
+    if (options->plot != NULL && !option_steps_next(&options->sizes, &bytes))
+        argp_error(state, "--plot %s: needs two sizes or more", options->plot);
     if (!collective_is_served(options->op, options->algorithm) &&
         !collective_is_served_between_nodes(options->op, options->algorithm))
         argp_error(state, "--algo %s: does not serve --op %s",
@@ -221,6 +224,9 @@ static const struct option_row option_table[] = {
      NULL, AT(task)},
     {OPTION_FLAG, "json", NULL,
      "Print one JSON object per line, size and place; with --explain, per size", NULL, AT(format)},
+    {OPTION_TEXT, "plot", "FILE",
+     "Draw time and bandwidth against size into FILE, as SVG; for two sizes or more", NULL,
+     AT(plot), .rules = {{.excludes = "explain"}}},
     {OPTION_REFUSED, "agg_iters", "N", "there is --graph, which launches 20 calls at once", "1",
      .letter = 'm'},
     {OPTION_REFUSED, "run_cycles", "N", "there is --iters", "1", .letter = 'N'},

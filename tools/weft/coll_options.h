@@ -58,6 +58,7 @@ struct coll_options {
     int32_t num_warmup;
     enum coll_check_mode check;
     enum coll_format format;
+    const char *plot; /* a file, or NULL */
 };
 
 extern const char *const coll_memory_names[];

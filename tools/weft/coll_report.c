@@ -7,6 +7,7 @@
 
 #include "coll_measure.h"
 #include "job.h"
+#include "report/plot_file.h"
 #include "workload/output.h"
 
 void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS])
@@ -73,11 +74,12 @@ static json_t *describe(const struct coll_line *line, enum coll_place place)
 {
     const struct coll_options *options = line->options;
     return json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:o, s:b, s:s, s:i, s:I, s:i, s:i, s:I, "
+        "{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:o, s:b, s:s, s:i, s:I, s:i, s:i, "
+        "s:I, "
         "s:i, s:i}",
-        "op", collective_names[options->op], "algo", way_of(options, line->algorithm), "machine",
-        job_machine_names[line->machine], "ranks", options->job.num_ranks, "bytes",
-        (json_int_t)collective_bytes(&line->collective), "count",
+        "op", collective_names[options->op], "algo", way_of(options, line->algorithm), "asked",
+        way_of(options, options->algorithm), "machine", job_machine_names[line->machine], "ranks",
+        options->job.num_ranks, "bytes", (json_int_t)collective_bytes(&line->collective), "count",
         (json_int_t)line->collective.count, "dtype", dtype_names[options->dtype], "redop",
         redop_of(options), "factors", factors_of(options), "root", root_of(options), "in_place",
         place == COLL_IN_PLACE, "memory", coll_memory_names[options->memory], "graph_calls",
@@ -100,13 +102,19 @@ static json_t *measured(const struct coll_line *line, enum coll_place place)
 }
 
 /* A line that cannot be made shows as an error of the stream. */
-static void print_json(const struct coll_line *line, enum coll_place place)
+static void report_place(const struct coll_line *line, enum coll_place place,
+                         struct figure_list *plotted)
 {
     json_t *object = describe(line, place);
     json_t *figures = measured(line, place);
     json_object_update(object, figures);
     json_decref(figures);
-    job_print_json(object, line->machine);
+    if (line->options->plot != NULL)
+        figures_add(plotted, object);
+    if (line->options->format == COLL_FORMAT_JSON)
+        job_print_json(object, line->machine);
+    else
+        json_decref(object);
 }
 
 /* ---------------------------------------------------------------- text */
@@ -193,15 +201,13 @@ weft_result coll_report_heading(const struct coll_options *options, weft_comm *c
     return result;
 }
 
-void coll_report_line(const struct coll_line *line)
+void coll_report_line(const struct coll_line *line, struct figure_list *plotted)
 {
-    if (line->options->format == COLL_FORMAT_TABLE) {
+    if (line->options->format == COLL_FORMAT_TABLE)
         print_text(line);
-    } else {
-        print_json(line, COLL_OUT_OF_PLACE);
-        if (collective_has_in_place(line->collective.kind))
-            print_json(line, COLL_IN_PLACE);
-    }
+    report_place(line, COLL_OUT_OF_PLACE, plotted);
+    if (collective_has_in_place(line->collective.kind))
+        report_place(line, COLL_IN_PLACE, plotted);
     output_flush(); /* what is measured stays, also when the rest fails */
 }
 
@@ -223,5 +229,8 @@ int coll_report_end(const struct coll_options *options, const struct coll_totals
                    totals->num_wrong == 0 ? "OK" : "FAILED");
         printf("# Avg bus bandwidth    : %g\n#\n", totals->busbw_sum / totals->num_busbw);
     }
-    return output_flush();
+    int result = output_flush();
+    if (options->plot != NULL && plot_file_write(options->plot, &totals->plotted, "weft coll") != 0)
+        result = -1;
+    return result;
 }

@@ -4,6 +4,7 @@
 
 #include "coll_check.h"
 #include "coll_measure.h"
+#include "report/figures.h"
 
 struct coll_outcome {
     struct figures us;
@@ -23,18 +24,19 @@ struct coll_line {
 enum { COLL_SIZE_CHARS = 32 };
 void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS]);
 
-/* Sums over all lines. */
+/* Sums over all lines, and what --plot draws of them. */
 struct coll_totals {
     uint64_t num_wrong;
     double busbw_sum;
     int32_t num_busbw;
+    struct figure_list plotted; /* on rank 0, with --plot */
 };
 void coll_totals_add(struct coll_totals *totals, const struct coll_line *line);
 
 /* Collective; rank 0 prints. */
 weft_result coll_report_heading(const struct coll_options *options, weft_comm *comm);
-void coll_report_line(const struct coll_line *line);
-/* 0, or -1 when standard output could not be written. */
+void coll_report_line(const struct coll_line *line, struct figure_list *plotted);
+/* 0, or -1 when standard output, or the file of --plot, could not be written. */
 int coll_report_end(const struct coll_options *options, const struct coll_totals *totals);
 
 /* --explain: which algorithm for which size, and why. Collective, though rank 0 alone has something

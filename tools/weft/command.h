@@ -21,4 +21,5 @@ int command_doctor(int argc, char **argv);
 int command_topo(int argc, char **argv);
 int command_record(int argc, char **argv);
 int command_trace(int argc, char **argv);
+int command_report(int argc, char **argv);
 int command_sim(int argc, char **argv);

@@ -95,25 +95,36 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     return result;
 }
 
-static int work(void *argument, weft_comm *comm)
+/* Returns the exit status. */
+static int run_cases(weft_comm *comm, struct ep_options *options, struct figure_list *plotted)
 {
-    struct ep_options *options = argument;
     int status = EXIT_SUCCESS;
-    ep_options_resolve_grid(options, weft_comm_machine(comm));
-    if (options->task == EP_TASK_QUERY)
-        return query(comm, options);
     for (int32_t i = 0; i < ep_options_num_cases(options); i++) {
         struct ep_report report = {.options = options, .machine = weft_comm_machine(comm)};
         ep_options_choose_case(options, i);
         const weft_result result = measure_and_check(comm, &report);
         if (result != WEFT_OK)
             return job_status_of(result);
-        if (weft_comm_rank(comm) == 0 && ep_report_print(&report) != 0)
+        if (weft_comm_rank(comm) == 0 && ep_report_print(&report, plotted) != 0)
             return STATUS_FAILURE;
         for (int op = 0; op < EP_NUM_OPS; op++)
             if (report.tallies[op].errors != 0)
                 status = STATUS_FAILURE;
     }
+    if (weft_comm_rank(comm) == 0 && ep_report_end(options, plotted) != 0)
+        status = STATUS_FAILURE;
+    return status;
+}
+
+static int work(void *argument, weft_comm *comm)
+{
+    struct ep_options *options = argument;
+    struct figure_list plotted = {0};
+    ep_options_resolve_grid(options, weft_comm_machine(comm));
+    if (options->task == EP_TASK_QUERY)
+        return query(comm, options);
+    const int status = run_cases(comm, options, &plotted);
+    figures_free(&plotted);
     return status;
 }
 

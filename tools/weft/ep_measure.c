@@ -91,11 +91,12 @@ static weft_result run_batch(const struct timing *timing, int32_t first, int32_t
 
 static weft_result run_batches(const struct timing *timing)
 {
+    const struct ep_layer_options *options = timing->layer->options;
     struct progress progress;
     char label[64];
     weft_result result = WEFT_OK;
-    snprintf(label, sizeof label, "%s, timing", timing->layer->options->program);
-    progress_begin(&progress, timing->layer->rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN, label,
+    snprintf(label, sizeof label, "%s, timing", options->program);
+    progress_begin(&progress, timing->layer->rank == 0 ? options->progress : PROGRESS_HIDDEN, label,
                    timing->num_warmup + timing->num_iters);
     for (int32_t i = -timing->num_warmup; i < timing->num_iters && result == WEFT_OK;
          i += NUM_AHEAD) {

@@ -281,6 +281,8 @@ static const struct option_row option_table[] = {
      "Compare every row; or all counts, and 64 rows of each rank and operation; or nothing",
      "sample", AT(layer.check), .choices = check_modes},
     {OPTION_FLAG, "json", NULL, "Print one JSON object per line and operation", NULL, AT(format)},
+    {PROGRESS_QUIET(AT(layer.progress))},
+    {OPTION_TEXT, "plot", "FILE", "Draw the steps of the layer into FILE, as SVG", NULL, AT(plot)},
     {0}};
 
 void ep_options_parse(struct ep_options *options, int argc, char **argv)

@@ -31,6 +31,7 @@ struct ep_options {
     int32_t num_warmup;
     enum ep_task task;
     enum ep_format format;
+    const char *plot; /* a file, or NULL */
 };
 
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. Opens

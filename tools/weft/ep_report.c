@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "job.h"
+#include "report/plot_file.h"
 #include "workload/ep_ll.h"
 #include "workload/output.h"
 
@@ -54,7 +55,8 @@ static double gbps(uint64_t bytes, double us)
     return us > 0 ? (double)bytes / us / 1000 : 0;
 }
 
-static int print_json(const struct ep_report *report, enum ep_op op)
+/* NULL without memory. */
+static json_t *describe(const struct ep_report *report, enum ep_op op)
 {
     const struct ep_options *options = report->options;
     const struct figures *us = &report->figures[op];
@@ -62,7 +64,7 @@ static int print_json(const struct ep_report *report, enum ep_op op)
     const struct ep_network *network = &report->network;
     const struct ep_traffic traffic = traffic_of(report, op, &report->traffic.most);
     const struct ep_traffic mean = traffic_of(report, op, &report->traffic.mean);
-    json_t *object = json_pack(
+    return json_pack(
         "{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:i, "
         "s:i, "
         "s:i, s:s, "
@@ -105,7 +107,6 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         "net_gbps", gbps(network->of_rank[op], us->median), "forwarded_rows",
         (json_int_t)network->num_rows[op], "checked_rows", (json_int_t)tally.checked_rows, "errors",
         (json_int_t)tally.errors, "ok", tally.errors == 0);
-    return job_print_json(object, report->machine);
 }
 
 static void print_count(int32_t count, const char *thing)
@@ -213,18 +214,30 @@ static void print_row(const struct ep_report *report, enum ep_op op)
                (long long)tally.checked_rows);
 }
 
-int ep_report_print(const struct ep_report *report)
+static int report_op(const struct ep_report *report, enum ep_op op, struct figure_list *plotted)
 {
-    int result = 0, is_json = report->options->format == EP_FORMAT_JSON;
-    if (!is_json)
+    json_t *object = describe(report, op);
+    if (report->options->plot != NULL)
+        figures_add(plotted, object);
+    if (report->options->format == EP_FORMAT_JSON)
+        return job_print_json(object, report->machine);
+    json_decref(object);
+    print_row(report, op);
+    return 0;
+}
+
+int ep_report_print(const struct ep_report *report, struct figure_list *plotted)
+{
+    int result = 0;
+    if (report->options->format == EP_FORMAT_TABLE)
         print_heading(report);
-    for (int op = 0; op < EP_NUM_OPS; op++) {
-        if (!ep_op_is_timed(op, &report->options->layer))
-            continue;
-        if (is_json)
-            result |= print_json(report, op);
-        else
-            print_row(report, op);
-    }
+    for (int op = 0; op < EP_NUM_OPS; op++)
+        if (ep_op_is_timed(op, &report->options->layer))
+            result |= report_op(report, op, plotted);
     return output_flush() != 0 || result != 0 ? -1 : 0;
+}
+
+int ep_report_end(const struct ep_options *options, const struct figure_list *plotted)
+{
+    return options->plot != NULL ? plot_file_write(options->plot, plotted, "weft ep") : 0;
 }

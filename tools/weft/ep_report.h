@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ep_measure.h"
+#include "report/figures.h"
 #include "workload/ep_check.h"
 
 struct ep_report {
@@ -18,5 +19,7 @@ struct ep_report {
 /* Prints how rows come, and why the library has chosen no faster way. */
 void ep_ll_print_carrier(const weft_ll_sizes *sizes);
 
-/* 0, or -1 when standard output cannot be written. */
-int ep_report_print(const struct ep_report *report);
+/* Adds to `plotted` what --plot will draw. 0, or -1 when standard output cannot be written. */
+int ep_report_print(const struct ep_report *report, struct figure_list *plotted);
+/* Draws: 0, or -1 when the file of --plot cannot be written. */
+int ep_report_end(const struct ep_options *options, const struct figure_list *plotted);

@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"weft topo", command_topo, "tell what a machine is made of, and its rings and trees"},
     {"weft record", command_record, "tell what ranks were doing when their job failed"},
     {"weft trace", command_trace, "write flight records as a trace for Perfetto"},
+    {"weft report", command_report, "make one page of measured figures and records of ranks"},
     {"weft sim", command_sim, "check the operations under schedules drawn from seeds"},
     {"weft help", help, "tell the options of a command, as weft COMMAND --help does"},
 };

@@ -60,6 +60,7 @@ static const struct option_row option_table[] = {
     {JOB_WARMUP("5", AT(coll.num_warmup))},
     {OPTION_TEXT, "output", "FILE", "File of the table, which is written once all is measured",
      NULL, AT(output), .without = "standard output"},
+    {PROGRESS_QUIET(AT(progress))},
     {0}};
 
 static void parse_options(struct tune_options *options, int argc, char **argv)
@@ -119,7 +120,7 @@ static void begin_progress(weft_comm *comm, const struct tune_options *options,
     int64_t num_steps = 0;
     for (int i = 0; i < NUM_COLLECTIVES; i++)
         num_steps += is_wanted(options, i) ? tune_num_steps(options, (weft_collective)i) : 0;
-    progress_begin(progress, weft_comm_rank(comm) == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN,
+    progress_begin(progress, weft_comm_rank(comm) == 0 ? options->progress : PROGRESS_HIDDEN,
                    "weft tune", num_steps);
 }
 

@@ -15,6 +15,7 @@ struct tune_options {
     struct option_list ops;
     struct option_list blocks, warps; /* none: the tool chooses them by the machine */
     const char *output;               /* NULL: standard output */
+    enum progress_visibility progress;
 };
 
 struct tune_variant {

@@ -7,6 +7,7 @@
 
 #include "weft.h"
 #include "workload/options.h"
+#include "workload/progress.h"
 #include "workload/trace.h"
 
 enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
@@ -63,7 +64,8 @@ enum ep_part {
 
 struct ep_layer_options {
     const char *program; /* in messages */
-    int32_t num_tokens;  /* per rank, at most */
+    enum progress_visibility progress;
+    int32_t num_tokens; /* per rank, at most */
     int32_t num_topk;
     int32_t num_experts;
     int32_t hidden; /* elements per row; bytes when kind is WEFT_UINT8 */

@@ -25,7 +25,7 @@ static int load_gate(struct ep_routing *routing, const struct ep_layer_options *
     struct progress progress;
     char label[64];
     snprintf(label, sizeof label, "%s, routing", options->program);
-    progress_begin(&progress, rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN, label, num_tokens);
+    progress_begin(&progress, rank == 0 ? options->progress : PROGRESS_HIDDEN, label, num_tokens);
     for (int64_t done = 0; done < num_tokens; done += PIECE_TOKENS) {
         const int64_t left = num_tokens - done, first = done * options->num_topk;
         const int64_t piece = left < PIECE_TOKENS ? left : PIECE_TOKENS;

@@ -11,17 +11,14 @@ enum { BAR_WIDTH = 40, TIME_CHARS = 32 };
 void progress_begin(struct progress *progress, enum progress_visibility visibility,
                     const char *label, int64_t num_steps)
 {
-    const int is_terminal = isatty(STDERR_FILENO);
     *progress = (struct progress){
         .label = label,
         .num_steps = num_steps,
-        .place = is_terminal ? PROGRESS_TERMINAL : PROGRESS_LOG,
+        .is_drawn = visibility == PROGRESS_SHOWN && isatty(STDERR_FILENO),
         .start_ns = clock_ns(),
-        .quiet_ns = is_terminal ? SECOND_NS : 10 * SECOND_NS,
-        .redraw_ns = is_terminal ? SECOND_NS / 10 : 10 * SECOND_NS,
+        .quiet_ns = 2 * SECOND_NS,
+        .redraw_ns = SECOND_NS / 10,
     };
-    if (visibility == PROGRESS_HIDDEN)
-        progress->place = PROGRESS_NOWHERE;
 }
 
 /* If the rest takes as long, step for step, as what is done. */
@@ -44,11 +41,6 @@ static void draw(const struct progress *progress, int64_t now)
     const long long num_done = progress->num_done, num_steps = progress->num_steps;
     char rest[TIME_CHARS];
     format_rest(progress, now, rest);
-    if (progress->place == PROGRESS_LOG) {
-        fprintf(stderr, "%s: %lld of %lld done, about %s left\n", progress->label, num_done,
-                num_steps, rest);
-        return;
-    }
     const int filled = (int)((double)num_done / (double)num_steps * BAR_WIDTH);
     fprintf(stderr, "\r%s [%.*s%*s] %lld/%lld, %s left\033[K", progress->label, filled, full,
             BAR_WIDTH - filled, "", num_done, num_steps, rest);
@@ -58,7 +50,7 @@ static void draw(const struct progress *progress, int64_t now)
 void progress_update(struct progress *progress, int64_t num_done)
 {
     progress->num_done = num_done;
-    if (progress->place == PROGRESS_NOWHERE || num_done < 1 || num_done >= progress->num_steps)
+    if (!progress->is_drawn || num_done < 1 || num_done >= progress->num_steps)
         return;
     const int64_t now = clock_ns();
     if (now - progress->start_ns < progress->quiet_ns ||
@@ -75,7 +67,7 @@ void progress_step(struct progress *progress)
 
 void progress_end(struct progress *progress)
 {
-    if (progress->drawn_ns != 0 && progress->place == PROGRESS_TERMINAL) {
+    if (progress->drawn_ns != 0) {
         fputs("\r\033[K", stderr);
         fflush(stderr);
     }
