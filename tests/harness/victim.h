@@ -66,7 +66,7 @@ struct victim_subject {
 struct victim_plan {
     const struct victim_subject *subject;
     const char *name, *variant; /* of the call, for messages; variant may be NULL */
-    /* What an error of VICTIM_BEFORE must contain, but for a death or an abort; or NULL. */
+    /* An error of VICTIM_BEFORE contains this, but for a death or an abort; or NULL. */
     const char *named;
     enum victim_fault fault;
     enum victim_moment moment;

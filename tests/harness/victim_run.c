@@ -142,8 +142,8 @@ static int be_survivor(const struct victim_seat *seat)
     const struct victim_plan *plan = plan_of(seat);
     const enum victim_fault fault = plan->fault;
     const weft_result expected = expected_of(fault);
-    const int is_named =
-        fault != VICTIM_IS_KILLED && fault != VICTIM_ABORTS && plan->moment == VICTIM_BEFORE;
+    const int is_named = fault != VICTIM_IS_KILLED && expected != WEFT_ERROR_ABORTED &&
+                         plan->moment == VICTIM_BEFORE;
     const double begin_s = clock_s();
     char text[32] = "abort";
     if (expected != WEFT_ERROR_ABORTED)

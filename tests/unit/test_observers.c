@@ -92,7 +92,7 @@ static int first_has_come(const weft_job_rank *ranks)
 TEST_ON_RANKS(absent_ranks_are_seen, RANKS_THREADS, 2)
 {
     weft_comm *comm;
-    weft_job_rank ranks[MAX_SEEN];
+    weft_job_rank ranks[MAX_SEEN] = {0};
     if (context->rank == 1 && look_until(context, ranks, 2, first_has_come) != 0)
         return 1;
     CHECK(context->rank == 0 || ranks[1].presence == WEFT_PRESENCE_ABSENT, "rank 1 is not absent");

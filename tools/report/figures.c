@@ -26,9 +26,9 @@ static int is_one_of(const char *word, const char *const *list)
 static double size_in(const char *word)
 {
     static const char letters[] = "kmg";
-    char *end;
+    char *end = NULL;
     const double number = isdigit((unsigned char)word[0]) ? strtod(word, &end) : 0;
-    const char *letter = number > 0 && *end != '\0' ? strchr(letters, *end) : NULL;
+    const char *letter = number > 0 && end != NULL && *end != '\0' ? strchr(letters, *end) : NULL;
     return letter != NULL && end[1] == '\0' ? number * pow(1024, (double)(letter - letters + 1))
                                             : 0;
 }

@@ -226,7 +226,7 @@ static size_t fitting(const char *text)
     size_t length = 0, space = 0;
     for (; text[length] != '\0'; length++) {
         letters += ((unsigned char)text[length] & 0xc0) != 0x80;
-        if (letters > LABEL_LETTERS || length >= 4 * LABEL_LETTERS)
+        if (letters > LABEL_LETTERS || length >= (size_t)4 * LABEL_LETTERS)
             return space > 0 ? space : length;
         if (text[length] == ' ')
             space = length;

@@ -69,7 +69,7 @@ static int reap_ended(const struct processes *processes, pid_t *children, int32_
 int processes_run(const struct processes *processes)
 {
     pid_t children[PROCESSES_MAX];
-    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    const struct timespec pause = {.tv_nsec = 100000000L};
     sigset_t ended, before;
     int32_t num_running = 0;
     int result = 0;

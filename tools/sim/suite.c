@@ -175,8 +175,8 @@ static int32_t add_sites(const struct share *share)
     static int32_t num_sites;
     for (int32_t i = 0; i < share->num_sites; i++) {
         int32_t k = 0;
-        while (k < num_sites &&
-               (all[k].line != share->sites[i].line || strcmp(all[k].file, share->sites[i].file)))
+        while (k < num_sites && (all[k].line != share->sites[i].line ||
+                                 strcmp(all[k].file, share->sites[i].file) != 0))
             k++;
         if (k == num_sites && num_sites < MAX_SITES)
             all[num_sites++] = share->sites[i];

@@ -11,8 +11,6 @@
 
 #include "workload/options.h"
 
-extern char **environ;
-
 /* ---------------------------------------------------------------- the list */
 
 static void add_host(struct argp_state *state, struct hosts *hosts, const char *name, size_t bytes,
@@ -20,8 +18,10 @@ static void add_host(struct argp_state *state, struct hosts *hosts, const char *
 {
     struct host *grown =
         realloc(hosts->hosts, ((size_t)hosts->num_hosts + 1) * sizeof *hosts->hosts);
-    if (!grown)
+    if (!grown) {
         argp_failure(state, argp_err_exit_status, 0, "no memory for the hosts");
+        return; /* never: argp_failure ends the process */
+    }
     hosts->hosts = grown;
     struct host *host = &grown[hosts->num_hosts++];
     *host = (struct host){.num_slots = 0};
@@ -168,14 +168,20 @@ static void write_script(FILE *script, const struct hosts *hosts, int32_t host,
 static char **command_of(const struct hosts *hosts, int32_t host,
                          const struct hosts_command *command)
 {
-    char *script = NULL, *words = strdup(command->ssh), *rest = words;
+    const size_t ssh_bytes = strlen(command->ssh) + 1, most_words = ssh_bytes / 2 + 4;
+    char *script = NULL, *rest = NULL;
     size_t script_bytes, num_words = 0;
     FILE *stream = open_memstream(&script, &script_bytes);
-    char **argv = calloc(strlen(command->ssh) / 2 + 4, sizeof *argv);
+    /* Behind the words' addresses are the words themselves. */
+    char **argv = calloc(1, most_words * sizeof *argv + ssh_bytes);
     if (stream)
         write_script(stream, hosts, host, command);
-    if (!stream || fclose(stream) != 0 || !words || !argv)
+    if (!stream || fclose(stream) != 0 || !argv) {
+        free(script);
+        free(argv);
         return NULL;
+    }
+    char *words = memcpy(argv + most_words, command->ssh, ssh_bytes);
     for (char *word; (word = strtok_r(num_words == 0 ? words : NULL, " ", &rest)) != NULL;)
         argv[num_words++] = word;
     argv[num_words++] = hosts->hosts[host].name;
