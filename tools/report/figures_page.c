@@ -63,6 +63,8 @@ static int fill_points(const struct series *series, const struct group *group,
 
 int figures_write_chart(FILE *file, const struct group *group, enum figure_measure measure)
 {
+    if (group->axis == FIGURE_NO_AXIS)
+        return 0;
     struct plot_curve *curves = calloc((size_t)group->num_series, sizeof *curves);
     struct plot_point *points = calloc((size_t)group->num_figures, sizeof *points);
     struct plot plot = {

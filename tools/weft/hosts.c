@@ -196,3 +196,16 @@ int hosts_write_commands(struct hosts *hosts, const struct hosts_command *comman
             return -1;
     return 0;
 }
+
+/* The last word of a command is its script. */
+void hosts_free(struct hosts *hosts)
+{
+    for (int32_t i = 0; i < hosts->num_hosts; i++) {
+        char **argv = hosts->hosts[i].argv;
+        for (char **word = argv; argv && *word; word++)
+            if (!word[1])
+                free(*word);
+        free(argv);
+    }
+    free(hosts->hosts);
+}

@@ -44,3 +44,4 @@ void hosts_read(struct argp_state *state, const char *text, int32_t num_ranks, s
 int hosts_draw_secret(struct hosts *hosts);
 /* Fills in argv of each host: 0, or -1 without memory. */
 int hosts_write_commands(struct hosts *hosts, const struct hosts_command *command);
+void hosts_free(struct hosts *hosts);

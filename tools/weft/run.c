@@ -170,5 +170,7 @@ int command_run(int argc, char **argv)
     struct run run = {.launch = {.command = argv[0], .report = LAUNCH_REPORT_FAILURES},
                       .node_rank = -1};
     options_parse(&set, &run, argc, argv);
-    return launch_ranks(&run.launch);
+    const int status = launch_ranks(&run.launch);
+    hosts_free(&run.hosts);
+    return status;
 }
