@@ -208,7 +208,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     if (comm->heap_kind->host_can_access)
         weft__status_set_bell(&comm->status,
                               weft__heap_bell(weft__heap_bases(comm->heap)[comm->rank]));
-    WEFT__TRY(weft__comm_start_metrics(comm));
+    weft__comm_start_metrics(comm);
     WEFT__TRY(comm->hooks->start(comm));
     atomic_store_explicit(&comm->is_complete, 1, memory_order_release);
     return WEFT_OK;
@@ -311,11 +311,11 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 
 void weft__comm_destroy(weft_comm *comm)
 {
-    weft__comm_end_records(comm);
     comm->hooks->stop(comm);
     /* The link's monitor rings the bell, which is in the heap, by way of the status. */
     if (comm->link != NULL)
         weft__link_close(comm->link);
+    weft__comm_end_records(comm); /* a file system that hangs does not keep the others waiting */
     if (comm->heap != NULL)
         weft__heap_destroy(comm->heap);
     comm->hooks->detach(comm);

@@ -48,11 +48,12 @@ struct weft_comm {
     struct weft__records *records;  /* of what it does; NULL: nobody wants them */
     char *record_dir;               /* where they go when it fails; NULL: nowhere */
     struct {
-        char *dir; /* NULL: nobody wants them */
+        char *metrics_dir; /* NULL: nobody wants them */
         pthread_t thread;
-        int is_running, must_end; /* with the status's mutex */
+        int is_running;
+        int heap_is_up, must_end; /* with the status's mutex */
         int has_warned;
-    } metrics;
+    } recorder; /* writes what failed, and metrics */
     struct weft__link *link;
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
     int socket_fd;            /* takes file descriptors of neighbours; -1: one rank alone */
@@ -168,8 +169,9 @@ weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_
 /* Makes the ring of records that the settings ask for. */
 weft_result weft__comm_prepare_records(weft_comm *comm);
 /* When the heap is up. */
-weft_result weft__comm_start_metrics(weft_comm *comm);
-/* The reverses; before and after the rest of the communicator ends. */
+void weft__comm_start_metrics(weft_comm *comm);
+/* The reverses: while the heap is still there, when no failure can come any more; and at the
+ * end. */
 void weft__comm_end_records(weft_comm *comm);
 void weft__comm_free_records(weft_comm *comm);
 /* Writes the flight record to `path`, or with NULL into record_dir. From any thread. */

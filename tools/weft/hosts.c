@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "workload/options.h"
@@ -97,7 +98,9 @@ static void place_ranks(struct argp_state *state, int32_t num_ranks, struct host
 
 void hosts_read(struct argp_state *state, const char *text, int32_t num_ranks, struct hosts *hosts)
 {
-    FILE *file = fopen(text, "re");
+    struct stat status;
+    const int is_file = stat(text, &status) == 0 && !S_ISDIR(status.st_mode);
+    FILE *file = is_file ? fopen(text, "re") : NULL;
     *hosts = (struct hosts){.hosts = NULL};
     if (file)
         read_file(state, file, hosts);

@@ -59,13 +59,15 @@ static const char *list_running(const struct job *job, char *list, size_t list_b
     int32_t num_named = 0;
     size_t length = 0;
     list[0] = '\0';
-    for (int32_t r = 0; r < job->launch->num_ranks && num_named <= MAX_NAMED; r++) {
+    for (int32_t r = 0; r < job->launch->num_ranks; r++) {
         if (job->ranks[r].pid <= 0)
             continue;
         const char *before = num_named == 0 ? "" : ", ";
-        if (num_named++ == MAX_NAMED || length >= list_bytes / 2)
-            length += (size_t)snprintf(list + length, list_bytes - length, ", ...");
-        else if (job->launch->hosts)
+        if (num_named++ == MAX_NAMED || length >= list_bytes / 2) {
+            snprintf(list + length, list_bytes - length, ", ...");
+            break;
+        }
+        if (job->launch->hosts)
             length += (size_t)snprintf(list + length, list_bytes - length, "%s%s", before,
                                        job->launch->hosts->hosts[r].name);
         else

@@ -87,12 +87,12 @@ static weft_result write_into(const struct writing *writing, const char *dir, co
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "a directory's name has %zu bytes: too many for a path", strlen(dir));
     snprintf(unfinished, sizeof unfinished, "%s.tmp%d", path, (int)getpid());
-    const weft_result result = write_file(writing, unfinished);
-    if (result != WEFT_OK || rename(unfinished, path) == 0)
-        return result;
-    cannot_write(path);
-    unlink(unfinished);
-    return WEFT_ERROR_SYSTEM;
+    weft_result result = write_file(writing, unfinished);
+    if (result == WEFT_OK && rename(unfinished, path) != 0)
+        result = cannot_write(path);
+    if (result != WEFT_OK)
+        unlink(unfinished);
+    return result;
 }
 
 weft_result weft__comm_write_records(weft_comm *comm, const char *path)
@@ -108,14 +108,6 @@ weft_result weft__comm_write_records(weft_comm *comm, const char *path)
     return write_into(&writing, comm->record_dir, "record", "json");
 }
 
-static void write_failure(void *argument)
-{
-    weft_comm *comm = argument;
-    const struct writing writing = {comm, weft__records_write_json, COMM_IS_FAILING};
-    if (write_into(&writing, comm->record_dir, "record", "json") != WEFT_OK)
-        weft__log(WEFT__LOG_WARN, comm->rank, "no flight record: %s", weft__last_error());
-}
-
 static weft_result copy_setting(enum weft__setting setting, char **copy)
 {
     const char *text = weft__setting_text(setting);
@@ -123,6 +115,67 @@ static weft_result copy_setting(enum weft__setting setting, char **copy)
     return text == NULL || *copy != NULL ? WEFT_OK
                                          : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %s",
                                                        weft__settings[setting].name);
+}
+
+/* ---------------------------------------------------------------- the recorder
+ * A thread of its own writes, since a file system may hang: nobody else waits for that, but for a
+ * second those to whom the failure is told (weft__status_check). */
+
+static void write_failure(weft_comm *comm)
+{
+    const struct writing writing = {comm, weft__records_write_json, COMM_IS_FAILING};
+    if (write_into(&writing, comm->record_dir, "record", "json") != WEFT_OK)
+        weft__log(WEFT__LOG_WARN, comm->rank, "no flight record: %s", weft__last_error());
+}
+
+static void write_metrics(weft_comm *comm)
+{
+    const struct writing writing = {comm, weft__records_write_prometheus, COMM_IS_AS_IT_SAYS};
+    const weft_result result = write_into(&writing, comm->recorder.metrics_dir, "weft", "prom");
+    if (result != WEFT_OK && !comm->recorder.has_warned)
+        weft__log(WEFT__LOG_WARN, comm->rank, "no metrics: %s", weft__last_error());
+    comm->recorder.has_warned |= result != WEFT_OK;
+}
+
+/* With the mutex, which it gives back while it writes. */
+static void write_without_mutex(weft_comm *comm, void (*write)(weft_comm *comm))
+{
+    pthread_mutex_unlock(&comm->status.mutex);
+    write(comm);
+    pthread_mutex_lock(&comm->status.mutex);
+}
+
+static void *be_recorder(void *argument)
+{
+    enum { PERIOD_MS = 1000 };
+    weft_comm *comm = argument;
+    struct weft__status *status = &comm->status;
+    int64_t next_ns = 0;
+    int ends = 0;
+    pthread_mutex_lock(&status->mutex);
+    while (!ends) {
+        ends = comm->recorder.must_end;
+        if ((status->record == WEFT__RECORD_AWAITED || status->record == WEFT__RECORD_IS_LATE) &&
+            atomic_load(&status->result) != WEFT_OK) {
+            write_without_mutex(comm, write_failure);
+            status->record = WEFT__RECORD_IS_THERE;
+            pthread_cond_broadcast(&status->changed);
+        }
+        const int has_metrics = comm->recorder.heap_is_up && comm->recorder.metrics_dir != NULL;
+        if (has_metrics && (ends || weft__now_ns() >= next_ns)) {
+            write_without_mutex(comm, write_metrics);
+            next_ns = weft__now_ns() + PERIOD_MS * WEFT__NS_PER_MS;
+        }
+        const struct timespec next = weft__timespec(next_ns);
+        if (ends || comm->recorder.must_end)
+            continue;
+        if (has_metrics)
+            pthread_cond_timedwait(&status->changed, &status->mutex, &next);
+        else
+            pthread_cond_wait(&status->changed, &status->mutex);
+    }
+    pthread_mutex_unlock(&status->mutex);
+    return NULL;
 }
 
 weft_result weft__comm_prepare_records(weft_comm *comm)
@@ -137,70 +190,43 @@ weft_result weft__comm_prepare_records(weft_comm *comm)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d records",
                            (int32_t)num_records);
     WEFT__TRY(copy_setting(WEFT__SETTING_RECORD, &comm->record_dir));
-    comm->status.argument = comm;
-    if (comm->record_dir != NULL)
-        comm->status.on_failure = write_failure;
+    WEFT__TRY(copy_setting(WEFT__SETTING_METRICS, &comm->recorder.metrics_dir));
+    if (comm->record_dir == NULL && comm->recorder.metrics_dir == NULL)
+        return WEFT_OK;
+    WEFT__TRY(weft__thread_start(&comm->recorder.thread, be_recorder, comm));
+    comm->recorder.is_running = 1;
+    pthread_mutex_lock(&comm->status.mutex);
+    comm->status.record = comm->record_dir != NULL ? WEFT__RECORD_AWAITED : WEFT__RECORD_NONE;
+    pthread_mutex_unlock(&comm->status.mutex);
     return WEFT_OK;
 }
 
-/* ---------------------------------------------------------------- metrics */
-
-/* With the status's mutex held, but not while it writes. */
-static void write_metrics(weft_comm *comm)
+static void tell_recorder(weft_comm *comm, int *what)
 {
-    const struct writing writing = {comm, weft__records_write_prometheus, COMM_IS_AS_IT_SAYS};
-    pthread_mutex_unlock(&comm->status.mutex);
-    const weft_result result = write_into(&writing, comm->metrics.dir, "weft", "prom");
-    if (result != WEFT_OK && !comm->metrics.has_warned)
-        weft__log(WEFT__LOG_WARN, comm->rank, "no metrics: %s", weft__last_error());
-    comm->metrics.has_warned |= result != WEFT_OK;
     pthread_mutex_lock(&comm->status.mutex);
+    *what = 1;
+    pthread_cond_broadcast(&comm->status.changed);
+    pthread_mutex_unlock(&comm->status.mutex);
 }
 
-static void *tell_metrics(void *argument)
+void weft__comm_start_metrics(weft_comm *comm)
 {
-    enum { PERIOD_MS = 1000 };
-    weft_comm *comm = argument;
-    pthread_mutex_lock(&comm->status.mutex);
-    while (!comm->metrics.must_end) {
-        write_metrics(comm);
-        const int64_t next_ns = weft__now_ns() + PERIOD_MS * WEFT__NS_PER_MS;
-        const struct timespec next = weft__timespec(next_ns);
-        while (!comm->metrics.must_end && weft__now_ns() < next_ns)
-            pthread_cond_timedwait(&comm->status.changed, &comm->status.mutex, &next);
-    }
-    write_metrics(comm);
-    pthread_mutex_unlock(&comm->status.mutex);
-    return NULL;
-}
-
-weft_result weft__comm_start_metrics(weft_comm *comm)
-{
-    if (comm->records == NULL)
-        return WEFT_OK;
-    WEFT__TRY(copy_setting(WEFT__SETTING_METRICS, &comm->metrics.dir));
-    if (comm->metrics.dir == NULL)
-        return WEFT_OK;
-    const weft_result result = weft__thread_start(&comm->metrics.thread, tell_metrics, comm);
-    comm->metrics.is_running = result == WEFT_OK;
-    return result;
+    if (comm->recorder.is_running)
+        tell_recorder(comm, &comm->recorder.heap_is_up);
 }
 
 void weft__comm_end_records(weft_comm *comm)
 {
-    if (comm->metrics.is_running) {
-        pthread_mutex_lock(&comm->status.mutex);
-        comm->metrics.must_end = 1;
-        pthread_cond_broadcast(&comm->status.changed);
-        pthread_mutex_unlock(&comm->status.mutex);
-        pthread_join(comm->metrics.thread, NULL);
-    }
-    comm->metrics.is_running = 0;
+    if (!comm->recorder.is_running)
+        return;
+    tell_recorder(comm, &comm->recorder.must_end);
+    pthread_join(comm->recorder.thread, NULL);
+    comm->recorder.is_running = 0;
 }
 
 void weft__comm_free_records(weft_comm *comm)
 {
     weft__records_destroy(comm->records);
     free(comm->record_dir);
-    free(comm->metrics.dir);
+    free(comm->recorder.metrics_dir);
 }

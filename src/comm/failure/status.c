@@ -79,8 +79,6 @@ weft_result weft__status_fail(struct weft__status *status, weft_result result, i
         status->failed_rank = failed_rank;
         add_host(status);
         standing = result;
-        if (status->on_failure != NULL)
-            status->on_failure(status->argument);
         /* Pairs with the acquire of whoever polls result, then reads message and failed_rank. */
         atomic_store_explicit(&status->result, result, memory_order_release);
         wake_sleepers(status);
@@ -145,12 +143,26 @@ void weft__status_set_bell(struct weft__status *status, struct weft__doorbell *b
     pthread_mutex_unlock(&status->mutex);
 }
 
+static void await_record(struct weft__status *status)
+{
+    enum { MOST_MS = 1000 };
+    const int64_t deadline_ns = weft__now_ns() + MOST_MS * WEFT__NS_PER_MS;
+    const struct timespec deadline = weft__timespec(deadline_ns);
+    pthread_mutex_lock(&status->mutex);
+    while (status->record == WEFT__RECORD_AWAITED && weft__now_ns() < deadline_ns)
+        pthread_cond_timedwait(&status->changed, &status->mutex, &deadline);
+    if (status->record == WEFT__RECORD_AWAITED)
+        status->record = WEFT__RECORD_IS_LATE;
+    pthread_mutex_unlock(&status->mutex);
+}
+
 weft_result weft__status_check(struct weft__status *status)
 {
     weft_result result = (weft_result)atomic_load_explicit(&status->result, memory_order_acquire);
-    if (result != WEFT_OK)
-        weft__error(result, "%s", status->message);
-    return result;
+    if (result == WEFT_OK)
+        return WEFT_OK;
+    await_record(status);
+    return weft__error(result, "%s", status->message);
 }
 
 weft_result weft__status_await_failure(struct weft__status *status, int64_t timeout_ns)

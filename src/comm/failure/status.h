@@ -26,9 +26,13 @@ struct weft__status {
     int32_t failed_rank; /* culprit of the first failure or -1; stable once result is set */
     char message[512];   /* of the first failure; stable once result is set */
     enum { WEFT__TOLD_TO_NONE, WEFT__TOLD_TO_ALL } audience; /* of a failure; with mutex */
-    /* Called with mutex, before anybody hears of the failure. NULL: nobody asks. */
-    void (*on_failure)(void *argument);
-    void *argument;
+    /* A thread writes it when it hears of a failure. With the mutex. */
+    enum {
+        WEFT__RECORD_NONE,
+        WEFT__RECORD_AWAITED,
+        WEFT__RECORD_IS_LATE, /* nobody waits for it any more */
+        WEFT__RECORD_IS_THERE
+    } record;
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* with mutex: broadcast on failure and when a rank changes state; the
                                host waits of the link use both too. Monotonic clock */
@@ -68,7 +72,8 @@ void weft__status_set_rank(struct weft__status *status, int32_t rank, enum weft_
 /* From now on failures ring `bell`; NULL: no more. */
 void weft__status_set_bell(struct weft__status *status, struct weft__doorbell *bell);
 
-/* WEFT_OK, or the failure, with the thread's last error set to its message. */
+/* WEFT_OK, or the failure, with the thread's last error set to its message: when its record is
+ * there, since the process may end then, or after a second. */
 weft_result weft__status_check(struct weft__status *status);
 
 /* The same, after waiting up to timeout_ns for a failure that must be on its way. */

@@ -65,8 +65,11 @@ void weft__beacon_answer(int beacon_fd, const struct weft__meeting_point *point,
     weft_unique_id ids[WEFT__MAX_BEACON_IDS];
     size_t num_ids = 0;
     const int fd = accept4(beacon_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) { /* perhaps for lack of descriptors: the connection waits, and poll tells again */
+        enum { PAUSE_MS = 10 };
+        poll(NULL, 0, PAUSE_MS);
         return;
+    }
     for (const struct weft__meeting *meeting = meetings; meeting != NULL; meeting = meeting->next) {
         struct weft__meeting_point at = *point;
         memcpy(at.nonce, meeting->nonce, sizeof(at.nonce));
@@ -85,7 +88,7 @@ static int is_mine(int32_t pid)
     char path[32];
     struct stat status;
     snprintf(path, sizeof(path), "/proc/%" PRId32, pid);
-    return geteuid() == 0 || (stat(path, &status) == 0 && status.st_uid == geteuid());
+    return stat(path, &status) == 0 && (geteuid() == 0 || status.st_uid == geteuid());
 }
 
 /* Those that listen; the connections of a beacon have its name, too. */

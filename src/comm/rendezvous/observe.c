@@ -38,6 +38,9 @@ static weft_result add_roster(struct view *view, const struct weft__frame *frame
         memcpy(&seen->entry, frame->body + sizeof(roster) + (size_t)rank * sizeof(*entries),
                sizeof(seen->entry));
         seen->entry.host[WEFT__HOST_NAME_BYTES - 1] = '\0';
+        if (seen->entry.presence < WEFT__ABSENT || seen->entry.presence > WEFT__DEAD)
+            return weft__error(WEFT_ERROR_SYSTEM,
+                               "what the rendezvous tells of rank %d makes no sense", rank);
         if (!roster.have_met || seen->entry.presence != WEFT__PRESENT)
             continue;
         seen->state = WEFT__ASKED;
