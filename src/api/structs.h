@@ -66,7 +66,7 @@ weft_result weft__struct_read_array(enum weft__struct type, void *copies, const 
 
 /* Before anything is done for a struct that the caller gets: the memory is there. */
 weft_result weft__struct_check(enum weft__struct type, const void *given, const char *name);
-/* The same for an array of `count`, whose size is that of the first. */
+/* Checks an array of `count` structs in the same way; the first one tells the size of each. */
 weft_result weft__struct_check_array(enum weft__struct type, const void *given, int32_t count,
                                      const char *name);
 /* Fills in a struct that has been checked, all but its size. */

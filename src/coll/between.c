@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the ranks tell each other of the ways between nodes, and what the model is given of it
- * (model.h). */
+/* Ranks tell each other how far and how fast other nodes are; the model (model.h) gets the result
+ * of that. */
 #include "coll/coll_internode.h"
 #include "comm/host/settings.h"
 #include "net/attach.h"

@@ -12,7 +12,7 @@
 
 enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for */
 
-/* What the config says of rings and queues; 0: the library chooses for each. */
+/* The rings, as the caller configured them; 0: the library chooses. */
 struct weft__coll_asked {
     int32_t num_channels, num_slots;
     uint64_t slot_bytes;

@@ -56,7 +56,7 @@ static int has_output(const struct weft__coll_call *call)
     return call->collective != WEFT_REDUCE || call->coll->comm->rank == call->root;
 }
 
-/* Whether ranks write to the outputs of others. */
+/* 1 if ranks write to the outputs of others. */
 static int writes_outputs(weft_algorithm algorithm)
 {
     return algorithm == WEFT_ALGORITHM_TWOSHOT || algorithm == WEFT_ALGORITHM_RELAY;
@@ -166,9 +166,9 @@ static uint64_t most_received_bytes(const struct weft__coll_call *call,
                : received_bytes(call, rows);
 }
 
-/* Whether rows are written to the output itself, whose place is told. Who gets nothing in a gather
- * does not know about the root's output; but if that does not fit the staging block, it is in such
- * memory as the inputs, or the ranks find out that it is not. */
+/* 1 if rows go to the output itself; *place is where that is. A rank that gets nothing in a gather
+ * does not know where the root's output is. If the rows do not fit the staging block, it assumes
+ * memory like that of its input; the ranks compare this. */
 static int find_output(const struct weft__coll_call *call, const struct wp_exchanged_rows *rows,
                        uint64_t *place)
 {

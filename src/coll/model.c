@@ -143,8 +143,8 @@ static double latency_us(const struct weft__coll_between *between, const struct 
            fmax(load->hops * load->hop_us, num_messages * costs.message_us / load->num_cores);
 }
 
-/* Of a core, which may be the node's only one; of the port; of a ring, where more must wait for
- * word that there is room; and of a chunk on its way through all nodes: the longest. */
+/* The longest of four times: of a core, which may be the node's only one; of the port; of a ring,
+ * where more chunks wait for credits; of a chunk on its way through all nodes. */
 static double transfer_us(const struct weft__coll_between *between, const struct node_moves *moves,
                           const struct load *load)
 {

@@ -196,9 +196,9 @@ json_t *figure_words_but(const struct figure *figure, enum figure_axis axis)
     json_t *words = json_object();
     const char *word;
     json_t *value;
-    json_object_foreach(figure->words, word,
-                        value) if (axis == FIGURE_NO_AXIS || !is_size(word, axis, figure->at[axis]))
-        json_object_set(words, word, value);
+    json_object_foreach (figure->words, word, value)
+        if (axis == FIGURE_NO_AXIS || !is_size(word, axis, figure->at[axis]))
+            json_object_set(words, word, value);
     return words;
 }
 

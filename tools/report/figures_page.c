@@ -31,8 +31,7 @@ void figures_write_words(FILE *file, const json_t *words)
 {
     const char *word, *comma = "";
     json_t *value;
-    json_object_foreach((json_t *)words, word, value)
-    {
+    json_object_foreach ((json_t *)words, word, value) {
         fputs(comma, file);
         page_text(file, word);
         comma = ", ";

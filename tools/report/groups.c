@@ -103,8 +103,9 @@ static int are_equal_but(const json_t *a, const json_t *b, const char *but)
     json_t *value;
     if (json_object_size(a) - (size_t)is_in(a, but) != json_object_size(b) - (size_t)is_in(b, but))
         return 0;
-    json_object_foreach((json_t *)a, word,
-                        value) if (strcmp(word, but) != 0 && !is_in(b, word)) return 0;
+    json_object_foreach ((json_t *)a, word, value)
+        if (strcmp(word, but) != 0 && !is_in(b, word))
+            return 0;
     return 1;
 }
 
@@ -129,12 +130,11 @@ static void shorten(const struct group *group, const struct series *series)
 {
     const char *peer = series->first->peer, *word;
     json_t *words = json_copy(series->label_words), *value;
-    json_object_foreach(
-        words, word,
-        value) if (is_needless(group, peer, word)) for (int i = 0; i < group->num_series;
-                                                        i++) if (is_charted_of(&group->series[i],
-                                                                               peer))
-        json_object_del(group->series[i].label_words, word);
+    json_object_foreach (words, word, value)
+        if (is_needless(group, peer, word))
+            for (int i = 0; i < group->num_series; i++)
+                if (is_charted_of(&group->series[i], peer))
+                    json_object_del(group->series[i].label_words, word);
     json_decref(words);
 }
 
@@ -145,8 +145,7 @@ static void write_label(struct series *series, const char *peer)
     const size_t peer_length = strlen(series->first->peer);
     const char *word;
     json_t *value;
-    json_object_foreach(series->label_words, word, value)
-    {
+    json_object_foreach (series->label_words, word, value) {
         const char *text = strncmp(word, "rows of ", 8) == 0 ? word + 8 : word;
         if (peer_length > 0 && strncmp(text, series->first->peer, peer_length) == 0)
             text += peer_length;

@@ -67,13 +67,13 @@ static int take_value(struct input *input, json_t *value, input_taker take, void
     json_t *element;
     if (!json_is_array(value))
         return take_object(input, value, take, argument);
-    json_array_foreach(value, i, element) if (take_object(input, element, take, argument) != 0)
-    {
-        const size_t length = strlen(input->error);
-        snprintf(input->error + length, INPUT_ERROR_BYTES - length,
-                 ", which is element %zu of an array", i);
-        return -1;
-    }
+    json_array_foreach (value, i, element)
+        if (take_object(input, element, take, argument) != 0) {
+            const size_t length = strlen(input->error);
+            snprintf(input->error + length, INPUT_ERROR_BYTES - length,
+                     ", which is element %zu of an array", i);
+            return -1;
+        }
     return 0;
 }
 

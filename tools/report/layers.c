@@ -70,8 +70,10 @@ static void write_label(struct layer *layer, const json_t *shared)
     size_t length = (size_t)snprintf(layer->label, sizeof layer->label, "%s%s", peer,
                                      is_low_latency(layer->first) ? ", low latency" : "");
     figure_words_drop(words, shared);
-    json_object_foreach(words, word, value) if (length < sizeof layer->label) length +=
-        (size_t)snprintf(layer->label + length, sizeof layer->label - length, ", %s", word);
+    json_object_foreach (words, word, value)
+        if (length < sizeof layer->label)
+            length +=
+                (size_t)snprintf(layer->label + length, sizeof layer->label - length, ", %s", word);
     json_decref(words);
 }
 

@@ -42,8 +42,7 @@ static void write_caption(struct sheet *sheet, const char *name, const json_t *w
     size_t length = strlen(name);
     begin_line(sheet);
     page_text(sheet->file, name);
-    json_object_foreach((json_t *)words, word, value)
-    {
+    json_object_foreach ((json_t *)words, word, value) {
         length += strlen(word) + 2;
         fputs(",", sheet->file);
         if (length > LINE_LETTERS) {

@@ -8,19 +8,9 @@
 #include "report/page.h"
 #include "report/parts.h"
 #include "report/plot.h"
+#include "workload/json_fields.h"
 
 enum { MAX_RANKS = 1 << 20, MAX_DRAWN_RANKS = 64, MAX_DRAWN_OPERATIONS = 24 };
-
-static const char *text_of(const json_t *json, const char *field)
-{
-    const char *text = json_string_value(json_object_get(json, field));
-    return text != NULL ? text : "";
-}
-
-static int64_t integer_of(const json_t *json, const char *field)
-{
-    return (int64_t)json_integer_value(json_object_get(json, field));
-}
 
 int record_is_in(const json_t *json)
 {
@@ -51,14 +41,13 @@ static int write_waits(FILE *file, const json_t *records, int64_t num_ranks)
     double *waited_ms = calloc((size_t)(num_ranks * num_ranks), sizeof *waited_ms);
     for (int64_t cell = 0; waited_ms != NULL && cell < num_ranks * num_ranks; cell++)
         waited_ms[cell] = (double)NAN;
-    json_array_foreach((json_t *)records, i, record)
-        json_array_foreach(json_object_get(record, "peers"), k, peer)
-    {
-        const int64_t of = integer_of(peer, "rank");
-        if (waited_ms != NULL && of >= 0 && of < num_ranks)
-            waited_ms[integer_of(record, "rank") * num_ranks + of] =
-                (double)integer_of(peer, "waited_ns") / 1e6;
-    }
+    json_array_foreach ((json_t *)records, i, record)
+        json_array_foreach (json_object_get(record, "peers"), k, peer) {
+            const int64_t of = json_integer_of(peer, "rank");
+            if (waited_ms != NULL && of >= 0 && of < num_ranks)
+                waited_ms[json_integer_of(record, "rank") * num_ranks + of] =
+                    (double)json_integer_of(peer, "waited_ns") / 1e6;
+        }
     const struct heat heat = {.title = "waits, ms",
                               .row_title = "this rank waited",
                               .column_title = "for this rank",
@@ -80,7 +69,7 @@ struct times {
 /* 0: it has not started. */
 static int64_t start_of(const json_t *entry)
 {
-    return integer_of(entry, "time_discovered_started_ns");
+    return json_integer_of(entry, "time_discovered_started_ns");
 }
 
 static size_t first_drawn(const json_t *entries)
@@ -102,13 +91,12 @@ static struct times times_of(const json_t *records)
     struct times times = {0};
     size_t i;
     json_t *record;
-    json_array_foreach((json_t *)records, i, record)
-    {
+    json_array_foreach ((json_t *)records, i, record) {
         const json_t *entries = json_object_get(record, "entries");
         for (size_t k = first_drawn(entries); k < json_array_size(entries); k++) {
             const json_t *entry = json_array_get(entries, k);
             extend(&times, start_of(entry));
-            extend(&times, integer_of(entry, "time_discovered_completed_ns"));
+            extend(&times, json_integer_of(entry, "time_discovered_completed_ns"));
         }
     }
     return times;
@@ -116,7 +104,7 @@ static struct times times_of(const json_t *records)
 
 static int has_failed(const json_t *entry)
 {
-    return strcmp(text_of(entry, "end"), "failed") == 0;
+    return strcmp(json_text_of(entry, "end"), "failed") == 0;
 }
 
 /* One that has not ended is as long as the picture. */
@@ -127,10 +115,10 @@ static int fill_segments(const json_t *entries, const struct times *times,
     for (size_t k = first_drawn(entries); k < json_array_size(entries); k++) {
         const json_t *entry = json_array_get(entries, k);
         const int64_t start = start_of(entry);
-        const int64_t end = integer_of(entry, "time_discovered_completed_ns");
+        const int64_t end = json_integer_of(entry, "time_discovered_completed_ns");
         if (start > 0)
             segments[count++] = (struct lane_segment){
-                .name = text_of(entry, "profiling_name"),
+                .name = json_text_of(entry, "profiling_name"),
                 .start = (double)(start - times->first) / 1e3,
                 .end = (double)((end > 0 ? end : times->last) - times->first) / 1e3,
                 .state = end > 0 && !has_failed(entry) ? LANE_ENDED : LANE_NOT_ENDED,
@@ -150,7 +138,7 @@ static int write_operations(FILE *file, const json_t *records)
     for (size_t i = 0; i < num_records && is_created; i++) {
         const json_t *record = json_array_get(records, i);
         struct lane_segment *own = segments + i * MAX_DRAWN_OPERATIONS;
-        snprintf(labels[i], sizeof labels[i], "rank %" PRId64, integer_of(record, "rank"));
+        snprintf(labels[i], sizeof labels[i], "rank %" PRId64, json_integer_of(record, "rank"));
         lanes[i] = (struct lane){
             labels[i], fill_segments(json_object_get(record, "entries"), &times, own), own};
     }
@@ -181,8 +169,9 @@ static void write_slowest(FILE *file, const json_t *slowest)
     if (json_is_object(slowest))
         snprintf(text, sizeof text,
                  "rank %" PRId64 ", late in %" PRId64 " of %" PRId64 ", %.3g ms each time",
-                 integer_of(slowest, "rank"), integer_of(slowest, "late"),
-                 integer_of(slowest, "operations"), (double)integer_of(slowest, "late_ns") / 1e6);
+                 json_integer_of(slowest, "rank"), json_integer_of(slowest, "late"),
+                 json_integer_of(slowest, "operations"),
+                 (double)json_integer_of(slowest, "late_ns") / 1e6);
     write_text_cell(file, "a", text);
 }
 
@@ -191,7 +180,7 @@ static void write_awaited(FILE *file, const json_t *ranks)
     size_t i;
     json_t *rank;
     fputs("<td class=\"a\">", file);
-    json_array_foreach((json_t *)ranks, i, rank)
+    json_array_foreach ((json_t *)ranks, i, rank)
         fprintf(file, "%s%" PRId64, i > 0 ? ", " : "", (int64_t)json_integer_value(rank));
     fputs("</td>", file);
 }
@@ -200,32 +189,33 @@ static void write_rank(FILE *file, const json_t *record)
 {
     const json_t *entries = json_object_get(record, "entries");
     const json_t *last = json_array_get(entries, json_array_size(entries) - 1);
-    fprintf(file, "<tr><th>%" PRId64 "</th>", integer_of(record, "rank"));
-    write_text_cell(file, "a", text_of(record, "host"));
-    write_text_cell(file, "a", text_of(last, "profiling_name"));
-    fprintf(file, "<td>%" PRId64 "</td>", integer_of(last, "collective_seq_id"));
-    write_text_cell(file, "a", has_failed(last) ? "failed" : text_of(last, "state"));
+    fprintf(file, "<tr><th>%" PRId64 "</th>", json_integer_of(record, "rank"));
+    write_text_cell(file, "a", json_text_of(record, "host"));
+    write_text_cell(file, "a", json_text_of(last, "profiling_name"));
+    fprintf(file, "<td>%" PRId64 "</td>", json_integer_of(last, "collective_seq_id"));
+    write_text_cell(file, "a", has_failed(last) ? "failed" : json_text_of(last, "state"));
     write_awaited(file, json_object_get(record, "waits_for"));
     write_slowest(file, json_object_get(record, "slowest"));
-    write_text_cell(file, "v", text_of(record, "failure"));
+    write_text_cell(file, "v", json_text_of(record, "failure"));
     fputs("</tr>\n", file);
 }
 
 int records_write(FILE *file, const json_t *records)
 {
-    const int64_t num_ranks = integer_of(json_array_get(records, 0), "world_size");
+    const int64_t num_ranks = json_integer_of(json_array_get(records, 0), "world_size");
     size_t i;
     json_t *record;
     int result = 0;
     fprintf(file, "<p class=\"n\">%zu of %" PRId64 " ranks, communicator ",
             json_array_size(records), num_ranks);
-    page_text(file, text_of(json_array_get(records, 0), "key"));
+    page_text(file, json_text_of(json_array_get(records, 0), "key"));
     fputs("</p>\n<div class=\"s\"><table><thead><tr><th>rank</th><th class=\"a\">host</th>"
           "<th class=\"a\">last operation</th><th>number</th><th class=\"a\">state</th>"
           "<th class=\"a\">waits for</th><th class=\"a\">slowest</th><th class=\"v\">failure</th>"
           "</tr></thead><tbody>\n",
           file);
-    json_array_foreach((json_t *)records, i, record) write_rank(file, record);
+    json_array_foreach ((json_t *)records, i, record)
+        write_rank(file, record);
     fputs("</tbody></table></div>\n<div class=\"p\">\n", file);
     if (num_ranks <= MAX_DRAWN_RANKS)
         result |= write_waits(file, records, num_ranks);

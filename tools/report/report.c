@@ -202,7 +202,8 @@ static int write_records(FILE *file, const struct report *report)
     int result = 0;
     if (json_object_size(report->records) > 0)
         fputs("<h2 id=\"records\">Records of ranks</h2>\n", file);
-    json_object_foreach(report->records, key, records) result |= records_write(file, records);
+    json_object_foreach (report->records, key, records)
+        result |= records_write(file, records);
     return result;
 }
 

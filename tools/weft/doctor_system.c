@@ -10,6 +10,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "workload/version.h"
+
 static const double mib = 1 << 20, gib = 1 << 30;
 
 static int tell(enum doctor_format format, const char *what, const char *advice, const char *value,
@@ -28,9 +30,10 @@ static int tell(enum doctor_format format, const char *what, const char *advice,
 
 static int print_weft(enum doctor_format format)
 {
-    const uint32_t version = weft_version();
-    return tell(format, "weft", NULL, "%u.%u.%u%s%s", version / 10000, version / 100 % 100,
-                version % 100, *weft_commit() ? ", commit " : "", weft_commit());
+    char version[VERSION_CHARS];
+    version_text(version);
+    return tell(format, "weft", NULL, "%s%s%s", version, *weft_commit() ? ", commit " : "",
+                weft_commit());
 }
 
 /* How many entries of the folder begin with `prefix`. */

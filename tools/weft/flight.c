@@ -10,40 +10,29 @@
 
 #include "weft.h"
 
-const char *flight_text(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text != NULL ? text : "";
-}
-
-int64_t flight_number(const json_t *object, const char *name)
-{
-    return json_integer_value(json_object_get(object, name));
-}
-
 /* All ranks meet there. */
 static int is_of_all(const json_t *entry)
 {
-    return strcmp(flight_text(entry, "meets"), "all") == 0;
+    return strcmp(json_text_of(entry, "meets"), "all") == 0;
 }
 
 int flight_is_same(const json_t *a, const json_t *b)
 {
     return is_of_all(a) && is_of_all(b) &&
-           flight_number(a, "exchange") == flight_number(b, "exchange") &&
-           flight_number(a, "collective_seq_id") == flight_number(b, "collective_seq_id");
+           json_integer_of(a, "exchange") == json_integer_of(b, "exchange") &&
+           json_integer_of(a, "collective_seq_id") == json_integer_of(b, "collective_seq_id");
 }
 
 int flight_has_issued(const struct flight *flight, const json_t *entry)
 {
     size_t i;
     const json_t *own;
-    json_array_foreach(flight->entries, i,
-                       own) if (is_of_all(own) &&
-                                flight_number(own, "exchange") ==
-                                    flight_number(entry, "exchange") &&
-                                flight_number(own, "collective_seq_id") >=
-                                    flight_number(entry, "collective_seq_id")) return 1;
+    json_array_foreach (flight->entries, i, own)
+        if (is_of_all(own) &&
+            json_integer_of(own, "exchange") == json_integer_of(entry, "exchange") &&
+            json_integer_of(own, "collective_seq_id") >=
+                json_integer_of(entry, "collective_seq_id"))
+            return 1;
     return 0;
 }
 
@@ -51,7 +40,9 @@ const json_t *flight_find(const struct flight *flight, const json_t *entry)
 {
     size_t i;
     const json_t *own;
-    json_array_foreach(flight->entries, i, own) if (flight_is_same(own, entry)) return own;
+    json_array_foreach (flight->entries, i, own)
+        if (flight_is_same(own, entry))
+            return own;
     return NULL;
 }
 
@@ -59,9 +50,9 @@ static const json_t *find_current(const json_t *entries)
 {
     for (size_t i = json_array_size(entries); i-- > 0;) {
         const json_t *entry = json_array_get(entries, i);
-        const char *end = flight_text(entry, "end");
+        const char *end = json_text_of(entry, "end");
         if (strcmp(end, "failed") == 0 ||
-            (strcmp(end, "") == 0 && strcmp(flight_text(entry, "state"), "started") == 0))
+            (strcmp(end, "") == 0 && strcmp(json_text_of(entry, "state"), "started") == 0))
             return entry;
     }
     return NULL;
@@ -78,7 +69,8 @@ static int refuse(const struct flights *flights, json_t *root, const char *path,
 
 static int add(struct flights *flights, json_t *root, const char *path)
 {
-    const int64_t rank = flight_number(root, "rank"), num_ranks = flight_number(root, "world_size");
+    const int64_t rank = json_integer_of(root, "rank"),
+                  num_ranks = json_integer_of(root, "world_size");
     if (!json_is_array(json_object_get(root, "entries")) || num_ranks < 1 ||
         num_ranks > INT32_MAX || rank < 0 || rank >= num_ranks)
         return refuse(flights, root, path, "is no flight record of weft");
@@ -87,9 +79,9 @@ static int add(struct flights *flights, json_t *root, const char *path)
         if (flights->of == NULL)
             return refuse(flights, root, path, "no memory for its ranks");
         flights->num_ranks = (int32_t)num_ranks;
-        flights->key = flight_text(root, "key");
+        flights->key = json_text_of(root, "key");
     }
-    if (num_ranks != flights->num_ranks || strcmp(flight_text(root, "key"), flights->key) != 0) {
+    if (num_ranks != flights->num_ranks || strcmp(json_text_of(root, "key"), flights->key) != 0) {
         fprintf(stderr, "%s: %s is of another communicator: left out\n", flights->reader, path);
         json_decref(root);
         return 0;

@@ -2,8 +2,9 @@
 /* Flight records of the ranks of a communicator (docs/records.md), as weft record reads them. */
 #pragma once
 
-#include <jansson.h>
 #include <stdint.h>
+
+#include "workload/json_fields.h"
 
 /* The record of one rank; a rank that has left none has no root. */
 struct flight {
@@ -25,9 +26,6 @@ struct flights {
 int flights_read(struct flights *flights, const char *reader, const char *const *paths,
                  int32_t num_paths);
 void flights_free(struct flights *flights);
-
-const char *flight_text(const json_t *object, const char *name); /* "" if it has none */
-int64_t flight_number(const json_t *object, const char *name);   /* 0 if it has none */
 
 /* Where an operation has its place among those of all ranks. */
 int flight_is_same(const json_t *a, const json_t *b);

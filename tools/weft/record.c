@@ -32,8 +32,8 @@ static const char documentation[] =
 
 static void print_operation(const json_t *entry)
 {
-    printf("%s #%" PRId64, flight_text(entry, "profiling_name"),
-           flight_number(entry, "collective_seq_id"));
+    printf("%s #%" PRId64, json_text_of(entry, "profiling_name"),
+           json_integer_of(entry, "collective_seq_id"));
 }
 
 static int64_t bytes_of(const json_t *entry)
@@ -68,13 +68,14 @@ static void print_rank(const struct flights *flights, int32_t rank)
         printf("rank %d left no record: it died, is stopped, or cannot be reached\n", rank);
         return;
     }
-    printf("rank %d (process %" PRId64 " on %s) ", rank, flight_number(flight->root, "pid"),
-           flight_text(flight->root, "host"));
+    printf("rank %d (process %" PRId64 " on %s) ", rank, json_integer_of(flight->root, "pid"),
+           json_text_of(flight->root, "host"));
     if (flight->current == NULL) {
         printf("was in no operation\n");
         return;
     }
-    printf("%s in ", strcmp(flight_text(flight->current, "end"), "failed") == 0 ? "failed" : "was");
+    printf("%s in ",
+           strcmp(json_text_of(flight->current, "end"), "failed") == 0 ? "failed" : "was");
     print_operation(flight->current);
     for (size_t i = 0; i < json_array_size(waits); i++)
         printf("%s%d", i == 0 ? ", and waited for rank " : ", ",
@@ -111,8 +112,8 @@ static void print_chain(const struct flights *flights)
 static int32_t blamed_by(const struct flights *flights, int32_t rank)
 {
     const json_t *root = flights->of[rank].root;
-    return root != NULL && strcmp(flight_text(root, "failure"), "") != 0
-               ? (int32_t)flight_number(root, "failed_rank")
+    return root != NULL && strcmp(json_text_of(root, "failure"), "") != 0
+               ? (int32_t)json_integer_of(root, "failed_rank")
                : NOBODY;
 }
 
@@ -136,7 +137,7 @@ static void print_culprit(const struct flights *flights)
     for (int32_t rank = 0; rank < flights->num_ranks; rank++)
         if (culprit != NOBODY && blamed_by(flights, rank) == culprit) {
             printf("culprit: rank %d, by %d of %d ranks: %s\n", culprit, most, flights->num_ranks,
-                   flight_text(flights->of[rank].root, "failure"));
+                   json_text_of(flights->of[rank].root, "failure"));
             return;
         }
 }
@@ -151,8 +152,8 @@ static void compare_calls(const struct flights *flights, int32_t rank, int32_t o
     if (theirs == NULL)
         return;
     const int is_other_call =
-        strcmp(flight_text(ours, "profiling_name"), flight_text(theirs, "profiling_name")) != 0;
-    const int is_coll = strncmp(flight_text(ours, "profiling_name"), "weft_coll_", 10) == 0;
+        strcmp(json_text_of(ours, "profiling_name"), json_text_of(theirs, "profiling_name")) != 0;
+    const int is_coll = strncmp(json_text_of(ours, "profiling_name"), "weft_coll_", 10) == 0;
     if (!is_other_call && (!is_coll || bytes_of(ours) == bytes_of(theirs)))
         return;
     printf("does not fit: rank %d called ", rank);
@@ -166,7 +167,7 @@ static void compare_calls(const struct flights *flights, int32_t rank, int32_t o
 static int is_elsewhere(const struct flight *flight, const json_t *entry)
 {
     return flight->current != NULL && !flight_has_issued(flight, entry) &&
-           flight_number(flight->current, "exchange") != flight_number(entry, "exchange");
+           json_integer_of(flight->current, "exchange") != json_integer_of(entry, "exchange");
 }
 
 static void print_missing_callers(const struct flights *flights, int32_t rank)
@@ -213,9 +214,9 @@ static void print_slowest(const struct flights *flights)
             continue;
         printf("slow, by rank %d: rank %" PRId64 " came %.1f ms late to %" PRId64 " of %" PRId64
                " %s\n",
-               rank, flight_number(slowest, "rank"),
-               (double)flight_number(slowest, "late_ns") / 1e6, flight_number(slowest, "late"),
-               flight_number(slowest, "operations"), flight_text(slowest, "profiling_name"));
+               rank, json_integer_of(slowest, "rank"),
+               (double)json_integer_of(slowest, "late_ns") / 1e6, json_integer_of(slowest, "late"),
+               json_integer_of(slowest, "operations"), json_text_of(slowest, "profiling_name"));
     }
 }
 

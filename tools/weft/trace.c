@@ -30,7 +30,7 @@ static const char documentation[] =
 
 static double us_of(const json_t *entry, const char *name)
 {
-    return (double)flight_number(entry, name) / 1e3;
+    return (double)json_integer_of(entry, name) / 1e3;
 }
 
 /* An operation that has not ended has a slice up to when the record was written. */
@@ -40,32 +40,32 @@ static json_t *slice_of(const struct flight *flight, const json_t *entry, int32_
     const double begin_us = us_of(entry, "time_discovered_started_ns");
     const double end_us = has_ended ? us_of(entry, "time_discovered_completed_ns")
                                     : us_of(flight->root, "time_written_ns");
-    const char *how = has_ended ? flight_text(entry, "end") : "unfinished";
+    const char *how = has_ended ? json_text_of(entry, "end") : "unfinished";
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:{s:I, s:I, s:s, s:s, s:s, s:f, s:I, s:f}}", "ph",
-        "X", "cat", "weft", "name", flight_text(entry, "profiling_name"), "pid", rank, "tid",
-        (json_int_t)flight_number(entry, "stream"), "ts", begin_us, "dur",
+        "X", "cat", "weft", "name", json_text_of(entry, "profiling_name"), "pid", rank, "tid",
+        (json_int_t)json_integer_of(entry, "stream"), "ts", begin_us, "dur",
         end_us > begin_us ? end_us - begin_us : 0, "args", "number",
-        (json_int_t)flight_number(entry, "collective_seq_id"), "bytes",
+        (json_int_t)json_integer_of(entry, "collective_seq_id"), "bytes",
         (json_int_t)json_integer_value(
             json_array_get(json_array_get(json_object_get(entry, "input_sizes"), 0), 0)),
-        "program", flight_text(entry, "program"), "algorithm", flight_text(entry, "algorithm"),
+        "program", json_text_of(entry, "program"), "algorithm", json_text_of(entry, "algorithm"),
         "end", how, "waited_us", us_of(entry, "waited_ns"), "last_rank",
-        (json_int_t)flight_number(entry, "last_rank"), "late_us", us_of(entry, "late_ns"));
+        (json_int_t)json_integer_of(entry, "last_rank"), "late_us", us_of(entry, "late_ns"));
 }
 
 /* A failure is an instant of its process. */
 static json_t *failure_of(const struct flight *flight, int32_t rank)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f}", "ph", "i", "s", "p", "cat", "weft",
-                     "name", flight_text(flight->root, "failure"), "pid", rank, "tid",
+                     "name", json_text_of(flight->root, "failure"), "pid", rank, "tid",
                      (json_int_t)0, "ts", us_of(flight->root, "time_written_ns"));
 }
 
 static json_t *name_of(const struct flight *flight, int32_t rank)
 {
     char name[128];
-    snprintf(name, sizeof name, "rank %d on %s", rank, flight_text(flight->root, "host"));
+    snprintf(name, sizeof name, "rank %d on %s", rank, json_text_of(flight->root, "host"));
     return json_pack("{s:s, s:s, s:i, s:{s:s}}", "ph", "M", "name", "process_name", "pid", rank,
                      "args", "name", name);
 }
@@ -75,10 +75,10 @@ static void add_rank(json_t *events, const struct flight *flight, int32_t rank)
     size_t i;
     const json_t *entry;
     json_array_append_new(events, name_of(flight, rank));
-    json_array_foreach(flight->entries, i, entry) if (json_is_integer(json_object_get(
-                                                          entry, "time_discovered_started_ns")))
-        json_array_append_new(events, slice_of(flight, entry, rank));
-    if (strcmp(flight_text(flight->root, "failure"), "") != 0)
+    json_array_foreach (flight->entries, i, entry)
+        if (json_is_integer(json_object_get(entry, "time_discovered_started_ns")))
+            json_array_append_new(events, slice_of(flight, entry, rank));
+    if (strcmp(json_text_of(flight->root, "failure"), "") != 0)
         json_array_append_new(events, failure_of(flight, rank));
 }
 

@@ -9,6 +9,7 @@
 #include "job.h"
 #include "workload/elements.h"
 #include "workload/try.h"
+#include "workload/version.h"
 
 /* us[num_points]: the slower of the forms that were measured. An algorithm that does not carry so
  * much is none for this size. */
@@ -171,14 +172,15 @@ static void print_device(const struct tune_table *table)
 
 void tune_table_begin(const struct tune_table *table, const struct tune_options *options)
 {
-    const uint32_t version = weft_version();
+    char version[VERSION_CHARS];
     const time_t now = time(NULL);
     struct tm utc;
     char date[32] = "";
     if (gmtime_r(&now, &utc))
         strftime(date, sizeof date, "%Y-%m-%d", &utc);
-    fprintf(table->file, "# weft tune %u.%u.%u, %s: machine %s", version / 10000,
-            version / 100 % 100, version % 100, date, job_machine_names[table->machine]);
+    version_text(version);
+    fprintf(table->file, "# weft tune %s, %s: machine %s", version, date,
+            job_machine_names[table->machine]);
     print_device(table);
     fprintf(table->file,
             ", %d ranks, median of %d iterations%s, the slower of out of place and in place\n"
