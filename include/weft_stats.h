@@ -20,21 +20,21 @@ typedef struct weft_stats {
     size_t size;
     uint64_t num_issued; /* operations */
     uint64_t num_failed;
-    uint64_t num_bytes; /* that this rank gave to them, or got, if that is more */
-    uint64_t waited_ns; /* how long operations had nothing to do but to wait for ranks */
+    uint64_t num_bytes; /* sent or received by them, whichever is more */
+    uint64_t waited_ns; /* in which operations only waited for other ranks */
 } weft_stats;
 
 WEFT_API weft_result weft_stats_query(const weft_comm *comm, weft_stats *stats);
 
 typedef struct weft_peer_stats {
     size_t size;
-    uint64_t num_waits; /* for this rank; one that finds at once what it waits for does not count */
+    uint64_t num_waits; /* for this rank; a wait that ends at once does not count */
     uint64_t waited_ns;
     /* Waits of up to 1 us, more than that and up to 2 us, 4 us, ...; of the last, more than 16.4
      * ms. */
     uint64_t waits_by_time[16];
     uint64_t num_last; /* operations to which this rank came last */
-    uint64_t late_ns;  /* by how much it came after all others, in all of them */
+    uint64_t late_ns;  /* by how much it came after all others: the sum of these operations */
 } weft_peer_stats;
 
 /* All that this rank knows of rank `rank`, which may be itself. */
@@ -43,9 +43,9 @@ WEFT_API weft_result weft_stats_query_peer(const weft_comm *comm, int32_t rank,
 
 typedef struct weft_slowest {
     size_t size;
-    uint64_t num_operations; /* of the last calls of one kind, */
-    uint64_t num_late;       /* to which the rank came 0.1 ms or more after all others */
-    uint64_t late_ns;        /* the mean of these */
+    uint64_t num_operations; /* the last ones of `call` that count */
+    uint64_t num_late;       /* of these: the rank came 0.1 ms or more after all others */
+    uint64_t late_ns;        /* by how much, in the mean */
     int32_t rank;            /* -1: no rank is slow by the evidence that this rank has */
     char call[60];           /* "weft_ep_dispatch", or "" */
 } weft_slowest;
