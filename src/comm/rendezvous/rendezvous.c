@@ -446,6 +446,10 @@ static void *serve(void *argument)
     while (reserve_poll_set(server, &set, &capacity) && serve_round(server, set))
         continue;
     free(set);
+    /* First the beacon: an observer whose connection ends must not find the job listed still. */
+    if (server->beacon_fd >= 0)
+        close(server->beacon_fd);
+    server->beacon_fd = -1;
     /* Members that are still there see their connections end. */
     weft__groups_free(&server->groups);
     while (server->clients != NULL) {
