@@ -92,6 +92,9 @@ static const struct name ep_orders[] = {CONSTANT(WEFT_ORDER_BY_RANK),
 
 static const struct name ep_gaps[] = {CONSTANT(WEFT_GAPS_LEFT), CONSTANT(WEFT_GAPS_ZEROED)};
 
+static const struct name balance_modes[] = {CONSTANT(WEFT_BALANCE_BEST),
+                                            CONSTANT(WEFT_BALANCE_EPLB)};
+
 static const struct name scales[] = {
     CONSTANT(WEFT_SCALE_FP32),
     CONSTANT(WEFT_SCALE_FP32_POWER_OF_TWO),
@@ -123,6 +126,7 @@ static const struct {
     [WEFT__ENUM_SCALE] = TABLE(scales),
     [WEFT__ENUM_EP_ORDER] = TABLE(ep_orders),
     [WEFT__ENUM_EP_GAPS] = TABLE(ep_gaps),
+    [WEFT__ENUM_BALANCE_MODE] = TABLE(balance_modes),
 };
 
 static struct name find(enum weft__enum kind, uint64_t value)

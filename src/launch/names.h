@@ -24,6 +24,7 @@ enum weft__enum {
     WEFT__ENUM_SCALE,
     WEFT__ENUM_EP_ORDER,
     WEFT__ENUM_EP_GAPS,
+    WEFT__ENUM_BALANCE_MODE,
     WEFT__NUM_ENUMS
 };
 
