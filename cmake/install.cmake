@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS weft weft_static EXPORT weft-targets)
 install(TARGETS weft_tool)
 install(FILES include/weft.h include/weft_coll.h include/weft_ep.h include/weft_ll.h
-  include/weft_stats.h TYPE INCLUDE)
+  include/weft_rma.h include/weft_rows.h include/weft_stats.h TYPE INCLUDE)
 install(FILES docs/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 # man weft-ep, for each command with options, shows the same page.
 file(STRINGS docs/weft.1 sections REGEX "BEGIN OPTIONS")
