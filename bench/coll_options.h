@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What coll_bench and mpi_coll measure: collectives of fp32, alike in both. */
+/* Options of coll_bench and mpi_coll: collectives of fp32, alike in both. */
 #pragma once
 
 #include "workload/collective.h"

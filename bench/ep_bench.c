@@ -355,7 +355,7 @@ int main(int argc, char **argv)
 {
     struct bench bench = {0};
     bench_options_parse(&bench.options, argc, argv);
-    /* What it is compared with, memcpy and MPI, is on the host. */
+    /* The references, memcpy and MPI, are on the host. */
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.machine = WEFT_MACHINE_CPU;
     if (weft_comm_create_from_env(&config, &bench.comm) != WEFT_OK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the benchmark programs measure: the same options for weft and for Open MPI. */
+/* Options of the benchmark programs, the same for weft and for Open MPI. */
 #pragma once
 
 #include <stdint.h>

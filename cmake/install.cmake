@@ -5,8 +5,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS weft weft_static EXPORT weft-targets)
 install(TARGETS weft_tool)
-install(FILES include/weft.h include/weft_balance.h include/weft_coll.h include/weft_ep.h
-  include/weft_ll.h include/weft_stats.h TYPE INCLUDE)
+install(DIRECTORY include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
 install(FILES docs/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 # man weft-ep, for each command with options, shows the same page.
 file(STRINGS docs/weft.1 sections REGEX "BEGIN OPTIONS")

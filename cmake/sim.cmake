@@ -31,7 +31,7 @@ set(sim_sources
   machine/sim/sim_heap.c
   machine/sim/instrument.c
   machine/sim/sim_launch.c
-  machine/sim/sim_log_rows.c
+
   machine/sim/sim_memory.c
   machine/sim/sim_packets.c
   machine/sim/policy.c

@@ -5,8 +5,9 @@
  *
  * These rules hold for every function; the functions' own comments do not repeat them. Collectives
  * are in weft_coll.h, expert parallelism in weft_ep.h, its low-latency form in weft_ll.h, the
- * placing of experts by their loads in weft_balance.h, and records of what a communicator did in
- * weft_stats.h, all of which this header includes.
+ * placing of experts by their loads in weft_balance.h, remote memory access in weft_rma.h,
+ * quantised rows in weft_rows.h, and records of what a communicator did in weft_stats.h, all of
+ * which this header includes.
  *
  * - Names. A function is called weft_<subject>_<verb>; the first argument is the subject, or the
  *   communicator that the subject belongs to: weft_coll_all_reduce(coll, ...).
@@ -66,6 +67,9 @@
  * with every later library: nothing is removed, no value changes, structs only grow. The shared
  * library's name (libweft.so.0.2) and the version of its symbols (WEFT_0.2) say which one it is;
  * weft_version() tells a binding that has loaded it.
+ *
+ * Parts marked [experimental] have not been measured on the hardware that they are for. No default
+ * chooses them, and any version may change or remove them.
  *
  * Semantics marked [DeepEP 1.x] follow section 1.x of the DeepEP V1 `Buffer` behaviour
  * (get_dispatch_layout 1.5, dispatch 1.6, combine 1.7), with these limits lifted: any number
@@ -582,180 +586,13 @@ WEFT_API weft_result weft_graph_end(weft_stream *stream, weft_graph **graph);
 WEFT_API weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream);
 WEFT_API weft_result weft_graph_destroy(weft_graph *graph); /* after its last launch has finished */
 
-/* ---------------------------------------------------------------- remote memory access */
-
-/*
- * Access to the heap of any rank, the own included, in which that rank takes no part. Not
- * collective: any rank at any time, on any stream. Semantics are those of NVSHMEM's *_on_stream
- * functions.
- *
- * - Addresses, also those of remote memory, are of the caller's own heap and mean the same offset
- *   in the heap of `rank`: in memory from weft_heap_alloc that no rank has freed yet, or in the
- *   block of an arena. The local side is in the heap, too. Words have 64 bits, are aligned to 8,
- *   and must be set to a value before anybody uses them (before a barrier, say).
- * - On the stream an operation has finished when its source may be overwritten and what it fetches
- *   is there. That says nothing about the target of a put, signal or add: see quiet.
- * - Puts, gets and adds are unordered among each other, also to the same rank. The add of a
- *   put_signal is visible only after its own bytes. Adds are atomic with the adds of all ranks, and
- *   they release: who sees a word by weft_rma_wait_until sees the bytes of the put_signal that
- *   added, and what its rank fenced before.
- * - The ranks of the own node are reached by loads and stores, others by the network. On machine
- *   cuda that takes room on the GPU for one block of one warp: a kernel of the caller that fills
- *   all SMs until something has come keeps it away.
- * - Errors: WEFT_ERROR_INVALID_ARGUMENT names a rank that does not exist, memory that is not in the
- *   heap, a word that is not aligned, or a field that the operation does not use and that is not
- *   zero; WEFT_ERROR_RANK_FAILED the rank that died, or has left.
- *
- * Example rma: each rank writes 4 words to the next one, and waits for those of the previous one.
- *
- *     int32_t rank = weft_comm_rank(comm), num_ranks = weft_comm_num_ranks(comm);
- *     weft_stream *stream;
- *     void *block; // the word to signal, then 4 words to send, then 4 to receive
- *     CHECK(weft_stream_create(comm, &stream));
- *     CHECK(weft_heap_alloc(comm, 9 * sizeof(uint64_t), &block));
- *     uint64_t *words = (uint64_t *)block;
- *     uint64_t values[9] = {0};
- *     for (int i = 1; i <= 4; i++)
- *         values[i] = (uint64_t)(10 * rank + i);
- *     CHECK(weft_memory_copy(comm, words, values, sizeof values));
- *     CHECK(weft_comm_host_barrier(comm)); // all words are set
- *
- *     weft_rma_args put = WEFT_INIT(weft_rma_args);
- *     put.rank = (rank + 1) % num_ranks;
- *     put.dst = words + 5;
- *     put.src = words + 1;
- *     put.bytes = 4 * sizeof(uint64_t);
- *     put.word = words;
- *     put.value = 1;
- *     CHECK(weft_rma_put_signal(comm, &put, stream));
- *     weft_rma_args wait = WEFT_INIT(weft_rma_args);
- *     wait.word = words;
- *     wait.value = 1;
- *     CHECK(weft_rma_wait_until(comm, &wait, stream));
- *     CHECK(weft_stream_synchronize(stream));
- *
- *     CHECK(weft_memory_copy(comm, values, words, sizeof values));
- *     EXPECT(values[8] == (uint64_t)(10 * ((rank + num_ranks - 1) % num_ranks) + 4));
- *     CHECK(weft_comm_host_barrier(comm)); // nobody writes to it any more
- *     CHECK(weft_heap_free(comm, block));
- *     CHECK(weft_stream_destroy(stream));
- */
-typedef struct weft_rma_args {
-    size_t size;
-    void *dst;        /* put, put_signal: at `rank`; get: here */
-    const void *src;  /* put, put_signal: here; get: at `rank` */
-    uint64_t bytes;   /* of both */
-    uint64_t *word;   /* put_signal, signal, add, fetch_add: at `rank`; wait_until: here */
-    uint64_t value;   /* that is added, modulo 2^64 (-1 is UINT64_MAX); or that is waited for */
-    uint64_t *before; /* fetch_add: here, 8 bytes for what the word was */
-    int32_t rank;     /* whose memory is accessed; wait_until: 0 */
-    int32_t reserved; /* 0 */
-} weft_rma_args;
-
-/* dst[bytes] at rank = src[bytes] here. */
-WEFT_API weft_result weft_rma_put(weft_comm *comm, const weft_rma_args *args, weft_stream *stream);
-/* dst[bytes] here = src[bytes] at rank. */
-WEFT_API weft_result weft_rma_get(weft_comm *comm, const weft_rma_args *args, weft_stream *stream);
-/* A put, and then *word += value at rank; the word is not part of dst. */
-WEFT_API weft_result weft_rma_put_signal(weft_comm *comm, const weft_rma_args *args,
-                                         weft_stream *stream);
-/* *word += value at rank: a put_signal of no bytes. */
-WEFT_API weft_result weft_rma_signal(weft_comm *comm, const weft_rma_args *args,
-                                     weft_stream *stream);
-/* The same, of any word. */
-WEFT_API weft_result weft_rma_add(weft_comm *comm, const weft_rma_args *args, weft_stream *stream);
-/* The same, and *before gets the value before the addition. */
-WEFT_API weft_result weft_rma_fetch_add(weft_comm *comm, const weft_rma_args *args,
-                                        weft_stream *stream);
-/* Waits until this rank's *word, which changes by the operations above alone, is `value` or more.
- * What comes after on the stream sees all that the adds released. WEFT_ERROR_TIMEOUT names the word
- * and its value, but no rank, since any may add to it; if a rank dies, WEFT_ERROR_RANK_FAILED names
- * it. */
-WEFT_API weft_result weft_rma_wait_until(weft_comm *comm, const weft_rma_args *args,
-                                         weft_stream *stream);
-/* Puts, signals and adds of this rank that follow it on the stream are visible at each rank only
- * after those that precede it. */
-WEFT_API weft_result weft_rma_fence(weft_comm *comm, weft_stream *stream);
-/* Finishes when all that this rank did before it, on the stream, is visible at its targets, so that
- * it may tell anybody. */
-WEFT_API weft_result weft_rma_quiet(weft_comm *comm, weft_stream *stream);
-
-/* ---------------------------------------------------------------- quantised rows */
-
-/* The form in which a group's scale is stored. */
-typedef enum weft_scale_kind {
-    WEFT_SCALE_FP32 = 0,
-    WEFT_SCALE_FP32_POWER_OF_TWO = 1, /* the same rounded up to a power of two */
-    WEFT_SCALE_UE8M0 = 2              /* the byte of that one's exponent */
-} weft_scale_kind;
-
-/*
- * Rows of BF16, FP16 or FP32 as rows of FP8 or INT8, with one scale for each group of elements of a
- * row: what inference kernels take, and what costs half of the links' time. No other rank takes
- * part. All in fp32, with one rounding for each operation as written, where amax is the largest
- * magnitude of the group's finite elements, 1e-4 at least [DeepEP 3]:
- *
- *     scale    FP8: amax * (1 / 448); INT8: amax / 127; of the other kinds that, rounded up to a
- *              power of two
- *     element  FP8: x * (448 / amax), INT8: x * (127 / amax), of the other kinds x * (1 / scale);
- *              rounded to nearest even
- *     back     element * scale, rounded to dtype
- *
- * Infinities become the largest element, 448 or 127, of their sign. NaN becomes the FP8 NaN with
- * all bits set but the sign, INT8 0. So no scale is 0, infinite or NaN. The same bits on every
- * machine.
- *
- * Or as rows of WEFT_LOG_10BIT, whose groups of 128 elements have 164 bytes and no scales beside:
- * for each element a sign and a code from 0 to 511, for each group a header, whose halves `high`
- * and `low` are upper halves of floats: of a number not less than the greatest magnitude of the
- * group's finite elements (but finite), and of one not greater than the least that is not 0, or
- * 32 powers of two below `high` if that is more. Floats grow with their bits, as if these were
- * logarithms with a straight line between powers of two. With the steps of
- *
- *     step = (high - low) * 65536 / 510, cut to an integer
- *
- * code c from 1 on is the float with the bits low * 65536 + (c - 1) * step, and an element becomes
- * the nearest one, but 0 if it is less than half of the least. Code 0 is 0; with the sign, NaN, as
- * which infinities come back, too. Four groups, or those that are left at the end of a row, make a
- * block: the codes' low bytes of all, then 32 bytes for each group, of which byte i has the codes'
- * ninth bits and, above them, signs of elements i, i + 32, i + 64 and i + 96, from the lowest bits
- * on; then the headers. Near halves between two codes rounding in fp32 decides, the same way on
- * every machine (src/machine/log_format.h). DeepEP's logfmt has proper logarithms, else the same
- * codes, and leaves blocks with an element of 1 or more as they are.
- */
-typedef struct weft_quantisation {
-    weft_dtype dtype; /* WEFT_FP8_E4M3 or WEFT_INT8, of weft_rows_* WEFT_LOG_10BIT, too */
-    weft_scale_kind scale;
-    int32_t group_elements; /* that have one scale, a divisor of the row's; 0: all of the row */
-} weft_quantisation;
-
-typedef struct weft_rows_args {
-    size_t size;
-    const void *src; /* quantise: of dtype, dequantise: of quantisation.dtype; any alignment */
-    void *dst;       /* the other way round; rows lie side by side */
-    void *scales;    /* written by quantise, read by dequantise; WEFT_LOG_10BIT: NULL */
-    int64_t hidden;  /* elements of a row, at most WEFT_MAX_ROW_BYTES */
-    uint64_t src_stride_bytes; /* between rows of src; 0: they lie side by side */
-    /* 0: each row's scales lie side by side, and so do these rows. Else scales lie by columns:
-     * those of a group, of all rows, side by side, and the columns this far apart, 4 bytes for each
-     * row at least. With UE8M0 a column is of words, whose four bytes are the row's next four
-     * groups. */
-    uint64_t scale_column_bytes;
-    int32_t num_rows;
-    weft_dtype dtype; /* WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
-    weft_quantisation quantisation;
-    int32_t reserved; /* 0 */
-} weft_rows_args;
-
-/* Stream operations. When one has finished, dst is complete and src may be overwritten. */
-WEFT_API weft_result weft_rows_quantise(weft_comm *comm, const weft_rows_args *args,
-                                        weft_stream *stream);
-WEFT_API weft_result weft_rows_dequantise(weft_comm *comm, const weft_rows_args *args,
-                                          weft_stream *stream);
-
 #ifdef __cplusplus
 }
 #endif
+
+/* Structs of weft_rows.h are in those below. */
+#include "weft_rma.h"
+#include "weft_rows.h"
 
 #include "weft_balance.h"
 #include "weft_coll.h"

@@ -26,8 +26,8 @@ typedef enum weft_collective {
 } weft_collective;
 
 /* How they are done. None of this changes a bit of any result, except sums by TREE, which nothing
- * but a pin chooses. Ranks of one node, up to WEFT_COLL_MAX_RANKS: any but RAILS and TREE. More
- * ranks of one node: RAILS. Several nodes: RAILS and TREE. */
+ * but a pin chooses [experimental]. Ranks of one node, up to WEFT_COLL_MAX_RANKS: any but RAILS and
+ * TREE. More ranks of one node: RAILS. Several nodes: RAILS and TREE. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For

@@ -159,14 +159,14 @@ typedef enum weft_ll_on_missing {
 /* How a row comes to ranks of another node, and their answers back. */
 typedef enum weft_ll_route {
     WEFT_LL_STRAIGHT = 0, /* to each of them by itself, and each answers by itself */
-    /* Once to the node: to its rank with the sender's index in its own node, or, where there are
-     * fewer ranks, to one of them in turn. That one relays it to the others, to the same places. It
-     * sums their answers, and sends one back; so combine's sums have another order than by the
-     * straight route, and not the same bits. With WEFT_LL_ANSWER_ROWS answers go straight, and
-     * nothing changes. A rank relays when it receives, in the same operation: so nothing of an
-     * operation is received before the ranks that relay it have begun to receive, and all ranks
-     * call the phases of all operations in the same order. With WEFT_LL_MASK only WEFT_LL_STRAIGHT
-     * is allowed: else a row would depend on a third rank, which may be masked. */
+    /* [experimental] Once to the node: to its rank with the sender's index in its own node, or,
+     * where there are fewer ranks, to one of them in turn. That one relays it to the others, to the
+     * same places. It sums their answers, and sends one back; so combine's sums have another order
+     * than by the straight route, and not the same bits. With WEFT_LL_ANSWER_ROWS answers go
+     * straight, and nothing changes. A rank relays when it receives, in the same operation: so
+     * nothing of an operation is received before the ranks that relay it have begun to receive, and
+     * all ranks call the phases of all operations in the same order. With WEFT_LL_MASK only
+     * WEFT_LL_STRAIGHT is allowed: else a row would depend on a third rank, which may be masked. */
     WEFT_LL_RELAYED = 1
 } weft_ll_route;
 

@@ -100,7 +100,7 @@ static __device__ __forceinline__ void bulk_wait_stored(void)
 
 #endif
 
-/* What a block may have of shared memory, less what the barriers take. */
+/* A block's shared memory, less what the barriers take. */
 static inline cudaError_t shared_bytes_max(int *bytes)
 {
     int device;

@@ -3,14 +3,13 @@
  * Weft's collectives on GPUs, beside nccl_coll.
  *
  *     weft run -n 4 --no-prefix -- coll
- *     weft run -n 4 --no-prefix -- coll --ops all_reduce --blocks 1,2,4,8,16,32 --matrix
  *
- * One process per GPU; input and output in the heap. An iteration is 20 calls, in "stream" launched one
- * after the other, in "graph" as a CUDA graph, so that what the host takes to launch one does not show.
+ * One process per GPU; input and output in the heap. An iteration is 20 calls, in "stream" launched
+ * one after the other, in "graph" as a CUDA graph, so that what the host takes to launch one does
+ * not show.
  */
 #include <stdlib.h>
 
-#include "coll_matrix.h"
 #include "collective_memory.h"
 #include "collective_options.h"
 #include "collective_report.h"
@@ -20,6 +19,11 @@
 
 enum { CALLS = 20, MAX_WAYS = 256 };
 
+struct way {
+    weft_algorithm algorithm;
+    int32_t num_blocks, num_warps; /* 0: the library's choice */
+};
+
 struct job {
     const struct collective_options *options;
     struct gpu_rank rank;
@@ -28,7 +32,6 @@ struct job {
     struct element_source source; /* of all inputs */
     int32_t num_ways;
     struct way ways[MAX_WAYS];
-    struct coll_matrix matrix;
     uint64_t num_wrong; /* in all figures */
 };
 
@@ -55,11 +58,6 @@ static int enqueue_call(void *work)
 
 /* ---------------------------------------------------------------- figures */
 
-static int is_matrix(const struct job *job)
-{
-    return job->options->form == FORM_MATRIX;
-}
-
 static void report(const struct work *work, const char *kernel, const struct figures *us,
                    uint64_t num_wrong)
 {
@@ -79,9 +77,7 @@ static void report(const struct work *work, const char *kernel, const struct fig
     job->num_wrong += num_wrong;
     if (job->rank.rank != 0)
         return;
-    if (is_matrix(job))
-        coll_matrix_cell(&job->matrix, work->way, us, num_wrong);
-    else if (job->options->form == FORM_JSON)
+    if (job->options->form == FORM_JSON)
         collective_report_json(&figure);
     else
         collective_report_line(&figure);
@@ -142,17 +138,13 @@ static int measure_in_graph(struct work *work)
 
 static int measure_work(struct work *work)
 {
-    struct job *job = work->job;
     enum possibility possibility;
     uint64_t num_wrong;
     TRY(try_once(work, &possibility, &num_wrong));
-    if (possibility == POSSIBLE && !is_matrix(job))
-        TRY(measure_in_stream(work, num_wrong));
-    if (possibility == POSSIBLE)
-        return measure_in_graph(work);
-    if (is_matrix(job) && job->rank.rank == 0)
-        coll_matrix_empty_cell(work->way);
-    return 0;
+    if (possibility == IMPOSSIBLE)
+        return 0;
+    TRY(measure_in_stream(work, num_wrong));
+    return measure_in_graph(work);
 }
 
 /* ---------------------------------------------------------------- what there is to measure */
@@ -197,14 +189,9 @@ static int list_ways(struct job *job, weft_collective kind)
 
 static int measure_size(struct job *job, struct collective *collective)
 {
-    const int is_printed_as_line = is_matrix(job) && job->rank.rank == 0;
     collective_memory_expect(&job->memory, collective);
-    if (is_printed_as_line)
-        coll_matrix_begin_line(&job->matrix, collective_bytes(collective));
     for (int32_t i = 0; i < job->num_ways; i++)
         TRY(measure_way(job, collective, &job->ways[i]));
-    if (is_printed_as_line)
-        coll_matrix_end_line(&job->matrix);
     return 0;
 }
 
@@ -214,8 +201,6 @@ static int measure_op(struct job *job, weft_collective kind)
     struct collective collective = {
         .kind = kind, .source = job->source, .redop = WEFT_SUM, .num_ranks = job->rank.num_ranks};
     TRY(list_ways(job, kind));
-    if (is_matrix(job) && job->rank.rank == 0)
-        coll_matrix_heading(&collective, job->ways, job->num_ways);
     for (int32_t i = 0; i < options->sizes.count; i++) {
         collective.count = collective_count(&collective, (uint64_t)options->sizes.values[i]);
         TRY(measure_size(job, &collective));

@@ -20,7 +20,7 @@ struct collective_memory {
 int collective_memory_init(struct collective_memory *memory, const struct element_source *source);
 void collective_memory_destroy(struct collective_memory *memory);
 
-/* What must come out of the next operations. */
+/* The expected results of the next operations. */
 void collective_memory_expect(struct collective_memory *memory,
                               const struct collective *collective);
 

@@ -35,10 +35,6 @@ static const struct option_row option_table[] = {
      AT(num_warps), 0, 32},
     {OPTION_SIZE, "packet-bytes", "N", "Bytes under way in packets, 0: the library's choice", "0",
      AT(packet_bytes), 0, MAX_BYTES},
-    {OPTION_FLAG, "matrix", NULL,
-     "Print only what calls take in graphs: a line per size, a column per algorithm, blocks and "
-     "warps, and the best of them",
-     NULL, AT(form), 0, FORM_MATRIX},
     {0}};
 
 void collective_options_parse(struct collective_options *options, const char *doc, int argc,

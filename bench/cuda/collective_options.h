@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What coll and nccl_coll measure. */
+/* Options of coll and nccl_coll. */
 #pragma once
 
 #include "workload/collective.h"
 #include "workload/options.h"
 
-enum form {
-    FORM_TABLE,
-    FORM_JSON,
-    FORM_MATRIX /* sizes by ways of doing it, in graphs: for tuning */
-};
+enum form { FORM_TABLE, FORM_JSON };
 
 struct collective_options {
     struct option_list ops;        /* weft_collective */

@@ -26,7 +26,7 @@ void collective_report_heading(void)
            "busbw", "wrong");
 }
 
-/* What is measured stays, also when the program is ended. */
+/* Measured figures stay, also when the program is ended. */
 void collective_report_line(const struct collective_figure *figure)
 {
     const char *how = figure->algorithm;

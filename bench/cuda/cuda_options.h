@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the programs of this folder measure. */
+/* Options of the programs of this folder. */
 #pragma once
 
 #include <stdint.h>

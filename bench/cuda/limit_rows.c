@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "limit_rows.h"
 
-#include <stdlib.h>
-
 #include "row_tables.h"
 #include "try.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the GPUs of this host can do at best, one process for all of them: the bounds that weft's
+ * The best that the GPUs of this host can do, one process for all of them: the bounds that weft's
  * operations are compared with.
  *
  *     limits --sms 12,24 --tokens 4096 --rows 14336

@@ -18,7 +18,7 @@
 
 enum { CALLS = 20 };
 
-/* What memory NCCL is given. */
+/* The kind of memory that NCCL is given. */
 struct variant {
     const char *algorithm, *stream_kernel, *graph_kernel;
     int (*open)(struct nccl_rank *rank, struct collective_memory *memory);

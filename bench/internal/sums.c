@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How fast a GPU sums rows of many sources, as on hosts of more GPUs than there are here: each source is an
- * area of its own on another GPU, several on each. Every element is compared with the CPU's.
+ * How fast a GPU sums rows of many sources, as on hosts of more GPUs than there are here: each
+ * source is an area of its own on another GPU, several on each. Every element is compared with the
+ * CPU's.
  *
  *     sums --tokens 2048 --sms 16,64
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What sums.cu does; for C and for CUDA C++. */
+/* The kernels of sums.cu; for C and for CUDA C++. */
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -28,8 +28,7 @@ weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest
         snprintf(allowed + length, sizeof allowed - length, "%s%s", i == lowest ? "" : ", ", one);
     }
     describe(kind, value, given, sizeof given);
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %s, allowed are %s", name, given,
-                       allowed);
+    return weft__invalid("%s is %s, allowed are %s", name, given, allowed);
 }
 
 weft_result weft__check_wire(weft_dtype wire, const char *name)
@@ -39,20 +38,18 @@ weft_result weft__check_wire(weft_dtype wire, const char *name)
         (wire >= WEFT_BF16 && wire <= WEFT_FP32))
         return WEFT_OK;
     describe(WEFT__ENUM_DTYPE, (int32_t)wire, given, sizeof given);
-    return weft__error(
-        WEFT_ERROR_INVALID_ARGUMENT,
-        "%s is %s, allowed are WEFT_DTYPE_NONE (%d), WEFT_BF16 (%d), WEFT_FP16 (%d), "
-        "WEFT_FP32 (%d) and WEFT_LOG_10BIT (%d)",
-        name, given, WEFT_DTYPE_NONE, WEFT_BF16, WEFT_FP16, WEFT_FP32, WEFT_LOG_10BIT);
+    return weft__invalid("%s is %s, allowed are WEFT_DTYPE_NONE (%d), WEFT_BF16 (%d), WEFT_FP16 "
+                         "(%d), WEFT_FP32 (%d) and WEFT_LOG_10BIT (%d)",
+                         name, given, WEFT_DTYPE_NONE, WEFT_BF16, WEFT_FP16, WEFT_FP32,
+                         WEFT_LOG_10BIT);
 }
 
 weft_result weft__check_wire_of_row(weft_dtype wire, const char *name, int64_t hidden)
 {
     if (wire != WEFT_LOG_10BIT || hidden % WP_LOG_GROUP_ELEMENTS == 0)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "hidden is %lld, must be a multiple of %d where %s is WEFT_LOG_10BIT",
-                       (long long)hidden, WP_LOG_GROUP_ELEMENTS, name);
+    return weft__invalid("hidden is %lld, must be a multiple of %d where %s is WEFT_LOG_10BIT",
+                         (long long)hidden, WP_LOG_GROUP_ELEMENTS, name);
 }
 
 weft_result weft__check_quantisation(const weft_quantisation *quantisation, int64_t hidden)
@@ -64,8 +61,7 @@ weft_result weft__check_quantisation(const weft_quantisation *quantisation, int6
                                WEFT_SCALE_UE8M0, "quantisation.scale"));
     WEFT__TRY(weft__check_range(group_elements, 0, hidden, "quantisation.group_elements"));
     if (group_elements > 0 && hidden % group_elements != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "quantisation.group_elements is %d, must divide hidden, which is %lld",
-                           group_elements, (long long)hidden);
+        return weft__invalid("quantisation.group_elements is %d, must divide hidden, which is %lld",
+                             group_elements, (long long)hidden);
     return WEFT_OK;
 }

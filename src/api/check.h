@@ -7,8 +7,7 @@
 
 static inline weft_result weft__check_not_null(const void *ptr, const char *name)
 {
-    return ptr != NULL ? WEFT_OK
-                       : weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is NULL, must not be", name);
+    return ptr != NULL ? WEFT_OK : weft__invalid("%s is NULL, must not be", name);
 }
 
 static inline weft_result weft__check_range(int64_t value, int64_t lowest, int64_t highest,
@@ -16,16 +15,16 @@ static inline weft_result weft__check_range(int64_t value, int64_t lowest, int64
 {
     if (value >= lowest && value <= highest)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %lld, allowed are %lld..%lld", name,
-                       (long long)value, (long long)lowest, (long long)highest);
+    return weft__invalid("%s is %lld, allowed are %lld..%lld", name, (long long)value,
+                         (long long)lowest, (long long)highest);
 }
 
 static inline weft_result weft__check_at_most(uint64_t value, uint64_t highest, const char *name)
 {
     if (value <= highest)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %llu, allowed are 0..%llu", name,
-                       (unsigned long long)value, (unsigned long long)highest);
+    return weft__invalid("%s is %llu, allowed are 0..%llu", name, (unsigned long long)value,
+                         (unsigned long long)highest);
 }
 
 /* A field that the call does not use, or that is for later versions. */
@@ -33,8 +32,8 @@ static inline weft_result weft__check_unused(uint64_t value, const char *name)
 {
     if (value == 0)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s is %lld, must be 0: this call does not use it", name, (long long)value);
+    return weft__invalid("%s is %lld, must be 0: this call does not use it", name,
+                         (long long)value);
 }
 
 /* One of the enumerators from `lowest` to `highest`, which the message names. */
@@ -45,7 +44,8 @@ weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest
  * the row. */
 weft_result weft__check_quantisation(const weft_quantisation *quantisation, int64_t hidden);
 
-/* What rows are combined in on their way, an argument named so; and rows of that many elements. */
+/* The type of rows that are combined on their way, an argument named so; and such rows of
+ * `hidden`. */
 weft_result weft__check_wire(weft_dtype wire, const char *name);
 weft_result weft__check_wire_of_row(weft_dtype wire, const char *name, int64_t hidden);
 
@@ -54,7 +54,6 @@ static inline weft_result weft__check_array(const void *ptr, int64_t count, cons
 {
     return ptr != NULL || count == 0
                ? WEFT_OK
-               : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                             "%s is NULL, allowed only for 0 elements, not for %lld", name,
-                             (long long)count);
+               : weft__invalid("%s is NULL, allowed only for 0 elements, not for %lld", name,
+                               (long long)count);
 }

@@ -82,15 +82,16 @@ static void end(enum weft__kind kind, void *object, const void *owner)
     }
 }
 
-void weft__destroy(enum weft__kind kind, void *object)
+weft_result weft__destroy(enum weft__kind kind, void *object)
 {
     struct weft__object last;
     wait_for_operations(kind, object);
     while ((last = weft__object_of(object)).ptr != NULL)
-        weft__destroy(last.kind, last.ptr);
+        (void)weft__destroy(last.kind, last.ptr);
     const void *owner = weft__object_owner(kind, object);
     weft__object_remove(kind, object);
     end(kind, object, owner);
+    return WEFT_OK;
 }
 
 weft_result weft__give(enum weft__kind kind, void *object, const void *owner, void *out)

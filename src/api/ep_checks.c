@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "api/ep_checks.h"
-
-#include "api/destroy.h"
+#include "api/objects.h"
 
 weft_result weft__ep_check_state(const weft_ep_handle *handle, enum weft__handle_state needed)
 {
     if (handle->state >= needed)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "handle: %s must be called on it before this operation",
-                       handle->state == WEFT__HANDLE_EMPTY ? "weft_ep_layout" : "weft_ep_notify");
+    return weft__invalid("handle: %s must be called on it before this operation",
+                         handle->state == WEFT__HANDLE_EMPTY ? "weft_ep_layout" : "weft_ep_notify");
 }
 
 weft_result weft__ep_check_pointer(const weft_ep_handle *handle, const void *ptr, const char *name)
@@ -24,9 +22,8 @@ weft_result weft__ep_check_operation(const weft_ep_handle *handle, weft_stream *
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     if (handle->max_tokens == 0 && stream->machine->stream_is_capturing(stream))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "handle: its max_tokens is 0, so that its memory grows, which a graph "
-                           "would not see: give max_tokens to capture it");
+        return weft__invalid("handle: its max_tokens is 0, so that its memory grows, which a graph "
+                             "would not see: give max_tokens to capture it");
     return weft__ep_check_state(handle, needed);
 }
 

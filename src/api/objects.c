@@ -22,7 +22,7 @@ struct table {
     _Atomic uintptr_t words[]; /* 0: free; at most half of them are not */
 };
 
-/* What belongs to an object. */
+/* The objects that belong to one. */
 struct belonging {
     struct belonging *next; /* entered before */
     struct weft__object object;
@@ -187,7 +187,7 @@ weft_result weft__object_add(enum weft__kind kind, const void *object, const voi
     if (has_room)
         return WEFT_OK;
     free(belonging);
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to note a %s", kinds[kind].type);
+    return weft__no_memory("no memory to note a %s", kinds[kind].type);
 }
 
 static struct belonging **find_belonging(enum weft__kind kind, const void *object)
@@ -229,11 +229,11 @@ weft_result weft__object_check(enum weft__kind kind, const void *object, const c
     if (weft__object_exists(kind, object))
         return WEFT_OK;
     if (object == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is NULL, must not be", argument);
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s is %p, which is no %s: it must come from %s, and not have been %s",
-                       argument, object, kinds[kind].type, kinds[kind].maker,
-                       kind == WEFT__KIND_MEMORY ? "freed" : "destroyed, alone or with its owner");
+        return weft__invalid("%s is NULL, must not be", argument);
+    return weft__invalid("%s is %p, which is no %s: it must come from %s, and not have been %s",
+                         argument, object, kinds[kind].type, kinds[kind].maker,
+                         kind == WEFT__KIND_MEMORY ? "freed"
+                                                   : "destroyed, alone or with its owner");
 }
 
 struct weft__object weft__object_of(const void *owner)

@@ -34,13 +34,11 @@ static weft_result check_end(const struct weft__extent *extent)
         return WEFT_OK;
     write_name(extent, name, sizeof name);
     if (extent->num_rows == 1)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s is %p, its %" PRIu64 " bytes end beyond all addresses", name,
-                           extent->ptr, extent->row_bytes);
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s is %p, its %" PRIu64 " rows of %" PRIu64 " bytes, one every %" PRIu64
-                       ", end beyond all addresses",
-                       name, extent->ptr, extent->num_rows, extent->row_bytes, stride_of(extent));
+        return weft__invalid("%s is %p, its %" PRIu64 " bytes end beyond all addresses", name,
+                             extent->ptr, extent->row_bytes);
+    return weft__invalid("%s is %p, its %" PRIu64 " rows of %" PRIu64 " bytes, one every %" PRIu64
+                         ", end beyond all addresses",
+                         name, extent->ptr, extent->num_rows, extent->row_bytes, stride_of(extent));
 }
 
 /* An extent that is written has no gaps; the last row of the other that begins before its end
@@ -62,11 +60,10 @@ static weft_result refuse(const struct weft__extent *written, const struct weft_
     char written_name[64], other_name[64];
     write_name(written, written_name, sizeof written_name);
     write_name(other, other_name, sizeof other_name);
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s is %p: its %" PRIu64 " bytes, which are written, overlap those of %s, "
-                       "which is %p",
-                       written_name, written->ptr, written->num_rows * written->row_bytes,
-                       other_name, other->ptr);
+    return weft__invalid("%s is %p: its %" PRIu64 " bytes, which are written, overlap those of %s, "
+                         "which is %p",
+                         written_name, written->ptr, written->num_rows * written->row_bytes,
+                         other_name, other->ptr);
 }
 
 weft_result weft__check_overlaps(const struct weft__extent *extents, int32_t num_extents)

@@ -33,10 +33,9 @@ static weft_result check_size(const struct type *type, size_t size, const char *
 {
     if (size >= type->first_bytes && size <= MAX_STRUCT_BYTES)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s: size of %s is %zu; it must be sizeof(%s), which is %zu, and at least "
-                       "%zu",
-                       name, type->name, size, type->name, type->bytes, type->first_bytes);
+    return weft__invalid(
+        "%s: size of %s is %zu; it must be sizeof(%s), which is %zu, and at least %zu", name,
+        type->name, size, type->name, type->bytes, type->first_bytes);
 }
 
 static weft_result check_tail(const struct type *type, const void *given, size_t size,
@@ -44,10 +43,9 @@ static weft_result check_tail(const struct type *type, const void *given, size_t
 {
     for (size_t byte = type->bytes; byte < size; byte++)
         if (((const unsigned char *)given)[byte] != 0)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "%s: %s has %zu bytes, of which this library knows %zu, and byte "
-                               "%zu is not zero",
-                               name, type->name, size, type->bytes, byte);
+            return weft__invalid(
+                "%s: %s has %zu bytes, of which this library knows %zu, and byte %zu is not zero",
+                name, type->name, size, type->bytes, byte);
     return WEFT_OK;
 }
 
@@ -93,9 +91,8 @@ static weft_result read_element(enum weft__struct kind, void *copy, const void *
         return WEFT_OK;
     snprintf(name, sizeof name, "%s[%d]", array, i);
     if (size != stride)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s.size is %zu and %s[0].size is %zu: they must be the same", name,
-                           size, array, stride);
+        return weft__invalid("%s.size is %zu and %s[0].size is %zu: they must be the same", name,
+                             size, array, stride);
     return weft__struct_read(kind, copy, given, name);
 }
 
@@ -131,9 +128,8 @@ weft_result weft__struct_check_array(enum weft__struct kind, const void *given, 
         memcpy(&size, (const char *)given + (size_t)i * stride, sizeof size);
         WEFT__TRY(check_size(&types[kind], size, name));
         if (size != stride)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "%s[%d].size is %zu and %s[0].size is %zu: they must be the same",
-                               name, i, size, name, stride);
+            return weft__invalid("%s[%d].size is %zu and %s[0].size is %zu: they must be the same",
+                                 name, i, size, name, stride);
     }
     return WEFT_OK;
 }

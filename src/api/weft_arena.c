@@ -61,8 +61,7 @@ void weft__arena_end(weft_arena *arena)
 weft_result weft_arena_destroy(weft_arena *arena)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_ARENA, arena, "arena"));
-    weft__destroy(WEFT__KIND_ARENA, arena);
-    return WEFT_OK;
+    return weft__destroy(WEFT__KIND_ARENA, arena);
 }
 
 weft_result weft_arena_alloc(weft_arena *arena, uint64_t bytes, void **ptr)
@@ -79,15 +78,14 @@ weft_result weft_arena_alloc(weft_arena *arena, uint64_t bytes, void **ptr)
         *ptr = arena->base + offset;
         return WEFT_OK;
     case WEFT__RANGES_FULL:
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "bytes is %" PRIu64 "; the arena has %" PRIu64 " of its %" PRIu64
-                           " bytes free, the largest piece has %" PRIu64,
-                           bytes, arena->ranges.capacity - arena->ranges.used_bytes,
-                           arena->ranges.capacity, weft__ranges_largest_free(&arena->ranges));
+        return weft__no_memory("bytes is %" PRIu64 "; the arena has %" PRIu64 " of its %" PRIu64
+                               " bytes free, the largest piece has %" PRIu64,
+                               bytes, arena->ranges.capacity - arena->ranges.used_bytes,
+                               arena->ranges.capacity, weft__ranges_largest_free(&arena->ranges));
     case WEFT__RANGES_NO_MEMORY:
         break;
     }
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the arena's list of ranges");
+    return weft__no_memory("no memory for the arena's list of ranges");
 }
 
 weft_result weft_arena_free(weft_arena *arena, void *ptr)
@@ -98,10 +96,8 @@ weft_result weft_arena_free(weft_arena *arena, void *ptr)
     uint64_t offset = (uintptr_t)ptr - (uintptr_t)arena->base;
     if (weft__ranges_free(&arena->ranges, offset) > 0)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "ptr is %p; it must come from weft_arena_alloc of this arena and not have "
-                       "been freed",
-                       ptr);
+    return weft__invalid(
+        "ptr is %p; it must come from weft_arena_alloc of this arena and not have been freed", ptr);
 }
 
 weft_result weft_arena_reset(weft_arena *arena)

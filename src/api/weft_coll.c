@@ -13,14 +13,6 @@
 
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
 
-static weft_result check_bytes(uint64_t bytes, const char *name)
-{
-    if (bytes <= max_buffer_bytes)
-        return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %llu, allowed are 0..%llu", name,
-                       (unsigned long long)bytes, (unsigned long long)max_buffer_bytes);
-}
-
 static weft_result check_rings(const weft_coll_config *config)
 {
     WEFT__TRY(weft__check_range(config->num_channels, 0, WEFT__MAX_CHANNELS, "num_channels"));
@@ -30,9 +22,8 @@ static weft_result check_rings(const weft_coll_config *config)
                                   "staging_slot_bytes"));
     if (config->staging_slot_bytes == 0 || config->staging_slot_bytes > WP_CHUNK_HEADER_BYTES)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "staging_slot_bytes is %llu, allowed are 0 and %d and more",
-                       (unsigned long long)config->staging_slot_bytes, WP_CHUNK_HEADER_BYTES + 1);
+    return weft__invalid("staging_slot_bytes is %llu, allowed are 0 and %d and more",
+                         (unsigned long long)config->staging_slot_bytes, WP_CHUNK_HEADER_BYTES + 1);
 }
 
 static weft_result check_choice(const weft_coll_choice *choice, int32_t i, uint32_t *seen)
@@ -42,9 +33,9 @@ static weft_result check_choice(const weft_coll_choice *choice, int32_t i, uint3
     WEFT__TRY(weft__check_enum(WEFT__ENUM_COLLECTIVE, (int32_t)choice->collective, 0,
                                WEFT__NUM_COLLECTIVES - 1, name));
     if (*seen & UINT32_C(1) << choice->collective)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "choices[%d].collective is %s, as is that of one before", i,
-                           weft__constant_name(WEFT__ENUM_COLLECTIVE, (int64_t)choice->collective));
+        return weft__invalid(
+            "choices[%d].collective is %s, as is that of one before", i,
+            weft__constant_name(WEFT__ENUM_COLLECTIVE, (int64_t)choice->collective));
     *seen |= UINT32_C(1) << choice->collective;
     snprintf(name, sizeof name, "choices[%d].algorithm", i);
     return weft__check_enum(WEFT__ENUM_ALGORITHM, (int32_t)choice->algorithm, WEFT_ALGORITHM_AUTO,
@@ -72,8 +63,8 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(weft__check_not_null(coll, "coll"));
     WEFT__TRY(WEFT__READ_OPTIONAL(weft_coll_config, &config, user_config, "config"));
     WEFT__TRY(weft__check_unused((uint64_t)config.reserved, "reserved"));
-    WEFT__TRY(check_bytes(config.packet_bytes, "packet_bytes"));
-    WEFT__TRY(check_bytes(config.staging_bytes, "staging_bytes"));
+    WEFT__TRY(weft__check_at_most(config.packet_bytes, max_buffer_bytes, "packet_bytes"));
+    WEFT__TRY(weft__check_at_most(config.staging_bytes, max_buffer_bytes, "staging_bytes"));
     WEFT__TRY(read_choices(&config, choices));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__COLL_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT_MAX_WARPS, "num_warps"));
@@ -94,8 +85,7 @@ weft_result weft_coll_destroy(weft_coll *coll)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
-    weft__destroy(WEFT__KIND_COLL, coll);
-    return WEFT_OK;
+    return weft__destroy(WEFT__KIND_COLL, coll);
 }
 
 weft_algorithm weft_coll_algorithm(const weft_coll *coll, weft_collective collective,
@@ -148,9 +138,8 @@ static weft_result check_overlap(const struct weft__coll_call *call, uint64_t se
 static weft_result check_factor(const struct weft__coll_call *call, uint64_t recv_bytes)
 {
     if ((call->op != WEFT_PREMUL_SUM || call->factor_at != NULL) && call->factor != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "factor is %g, must be 0: this call does not use it",
-                           (double)call->factor);
+        return weft__invalid("factor is %g, must be 0: this call does not use it",
+                             (double)call->factor);
     if (call->op != WEFT_PREMUL_SUM)
         return weft__check_unused((uintptr_t)call->factor_at, "factor_at");
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)call->dtype, WEFT_BF16, WEFT_FP32,
@@ -158,8 +147,8 @@ static weft_result check_factor(const struct weft__coll_call *call, uint64_t rec
     if (call->factor_at == NULL)
         return WEFT_OK;
     if ((uintptr_t)call->factor_at % sizeof(float) != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "factor_at is %p, must be a multiple of 4",
-                           (const void *)call->factor_at);
+        return weft__invalid("factor_at is %p, must be a multiple of 4",
+                             (const void *)call->factor_at);
     WEFT__TRY(weft__machine_of(call->coll->comm)
                   ->check_pointer(call->coll->comm, call->factor_at, "factor_at"));
     const struct weft__extent extents[] = {
@@ -175,10 +164,9 @@ static weft_result check_average(const struct weft__coll_call *call)
         call->dtype == WEFT_INT32 || call->dtype == WEFT_INT64 || call->dtype == WEFT_UINT8;
     if (call->op != WEFT_AVG || !is_integer || !weft__coll_reduces(call->collective))
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "dtype of WEFT_AVG is %s (%d), allowed are types of floating point: the sum "
-                       "of integers may wrap before it is divided; WEFT_SUM takes them",
-                       weft__constant_name(WEFT__ENUM_DTYPE, call->dtype), (int)call->dtype);
+    return weft__invalid("dtype of WEFT_AVG is %s (%d), allowed are types of floating point: the "
+                         "sum of integers may wrap before it is divided; WEFT_SUM takes them",
+                         weft__constant_name(WEFT__ENUM_DTYPE, call->dtype), (int)call->dtype);
 }
 
 static weft_result check_call(const struct weft__coll_call *call)
@@ -327,11 +315,9 @@ static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_r
     *extent_bytes = 0;
     for (int32_t rank = 0; rank < num_ranks; rank++) {
         if (counts[rank] < 0 || counts[rank] > most || offsets[rank] < 0 || offsets[rank] > most)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "%s_counts[%d] is %lld and %s_offsets[%d] is %lld, allowed are "
-                               "0..%lld",
-                               name, rank, (long long)counts[rank], name, rank,
-                               (long long)offsets[rank], (long long)most);
+            return weft__invalid(
+                "%s_counts[%d] is %lld and %s_offsets[%d] is %lld, allowed are 0..%lld", name, rank,
+                (long long)counts[rank], name, rank, (long long)offsets[rank], (long long)most);
         rows[rank] = (struct wp_span){(uint64_t)offsets[rank] * element_bytes,
                                       (uint64_t)counts[rank] * element_bytes};
         const uint64_t end = rows[rank].begin + rows[rank].bytes;
@@ -341,13 +327,12 @@ static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_r
     return WEFT_OK;
 }
 
-/* What comes from one rank would overwrite what comes from another. */
+/* Rows that overlap would overwrite each other. */
 static weft_result check_v_regions(const struct weft__coll_call *call, int32_t num_ranks,
                                    const struct wp_span *rows)
 {
     struct weft__extent *regions = calloc((size_t)num_ranks, sizeof *regions);
-    if (regions == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d rows", num_ranks);
+    WEFT__CHECK_MEMORY(regions, "no memory for %d rows", num_ranks);
     for (int32_t rank = 0; rank < num_ranks; rank++)
         regions[rank] = (struct weft__extent){"the row at recv_offsets",
                                               rank,
@@ -362,16 +347,15 @@ static weft_result check_v_regions(const struct weft__coll_call *call, int32_t n
     return result;
 }
 
-/* What other ranks send or receive they tell themselves. */
+/* Other ranks say themselves how much they send and receive. */
 static weft_result check_own_counts(const weft_coll_all_to_all_v_args *args, int32_t rank)
 {
     if (args->send_counts[rank] == args->recv_counts[rank])
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "send_counts[%d] is %lld and recv_counts[%d] is %lld: what rank %d sends to "
-                       "itself must be what it receives from itself",
-                       rank, (long long)args->send_counts[rank], rank,
-                       (long long)args->recv_counts[rank], rank);
+    return weft__invalid("send_counts[%d] is %lld and recv_counts[%d] is %lld: what rank %d sends "
+                         "to itself must be what it receives from itself",
+                         rank, (long long)args->send_counts[rank], rank,
+                         (long long)args->recv_counts[rank], rank);
 }
 
 static weft_result check_and_exchange_v(const struct weft__coll_call *call,
@@ -416,8 +400,7 @@ weft_result weft_coll_all_to_all_v(weft_coll *coll, const weft_coll_all_to_all_v
     WEFT__TRY(weft__check_not_null(args.recv_offsets, "recv_offsets"));
     const size_t num_ranks = (size_t)coll->comm->num_ranks;
     struct wp_span *spans = calloc(2 * num_ranks, sizeof *spans);
-    if (spans == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %zu rows", 2 * num_ranks);
+    WEFT__CHECK_MEMORY(spans, "no memory for %zu rows", 2 * num_ranks);
     const weft_result result =
         check_and_exchange_v(&call, &args, &(struct weft__coll_v_rows){spans, spans + num_ranks});
     free(spans);

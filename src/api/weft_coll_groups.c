@@ -13,9 +13,7 @@
 static weft_result check_overlaps(const struct weft__coll_group *group)
 {
     struct weft__extent *extents = calloc((size_t)group->num_transfers, sizeof *extents);
-    if (extents == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d sends and receives",
-                           group->num_transfers);
+    WEFT__CHECK_MEMORY(extents, "no memory for %d sends and receives", group->num_transfers);
     for (int32_t i = 0; i < group->num_transfers; i++) {
         const struct weft__coll_transfer *transfer = &group->transfers[i];
         const int is_sent = transfer->direction == WP_DIRECTION_SEND;
@@ -91,8 +89,7 @@ weft_result weft_coll_group_end(weft_coll *coll)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
     if (coll->groups.group.num_begun == 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "coll has no group that has begun: call weft_coll_group_begin first");
+        return weft__invalid("coll has no group that has begun: call weft_coll_group_begin first");
     return --coll->groups.group.num_begun > 0 ? WEFT_OK : end(coll);
 }
 
@@ -103,8 +100,7 @@ static weft_result check_stream(const struct weft__coll_group *group, const weft
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     if (group->stream == NULL || group->stream == stream)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "stream is another one than that of the calls before in the group");
+    return weft__invalid("stream is another one than that of the calls before in the group");
 }
 
 static weft_result check(const weft_coll *coll, const struct weft__coll_transfer *transfer,
@@ -132,9 +128,7 @@ static weft_result make_room(struct weft__coll_group *group)
     const int32_t max_transfers = group->max_transfers == 0 ? FEW : 2 * group->max_transfers;
     struct weft__coll_transfer *transfers =
         realloc(group->transfers, (size_t)max_transfers * sizeof *transfers);
-    if (transfers == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d sends and receives",
-                           max_transfers);
+    WEFT__CHECK_MEMORY(transfers, "no memory for %d sends and receives", max_transfers);
     group->transfers = transfers;
     group->max_transfers = max_transfers;
     return WEFT_OK;
@@ -153,7 +147,7 @@ static weft_result add(weft_coll *coll, struct weft__coll_transfer transfer, int
     return WEFT_OK;
 }
 
-/* What was refused is not left out of its group in silence: peers would wait for it. */
+/* A refused call fails its group: peers would wait for what was left out in silence. */
 static weft_result take(weft_coll *coll, weft_result result)
 {
     struct weft__coll_group *group = &coll->groups.group;

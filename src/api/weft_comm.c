@@ -9,7 +9,6 @@
 #include "api/overlap.h"
 #include "api/structs.h"
 #include "coll/comm_barrier.h"
-#include "comm/host/settings.h"
 #include "comm/rendezvous/bootstrap.h"
 #include "machine/host.h"
 #include "memory/registered.h"
@@ -170,8 +169,7 @@ weft_result weft_comm_destroy(weft_comm *comm)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
-    weft__destroy(WEFT__KIND_COMM, comm);
-    return WEFT_OK;
+    return weft__destroy(WEFT__KIND_COMM, comm);
 }
 
 weft_result weft_comm_abort(weft_comm *comm)
@@ -252,8 +250,8 @@ weft_result weft_comm_host_all_gather(weft_comm *comm, const void *send, uint64_
     WEFT__TRY(weft__check_array(send, (int64_t)bytes, "send"));
     WEFT__TRY(weft__check_array(recv, (int64_t)bytes, "recv"));
     if (bytes > WEFT__MAX_BLOB_BYTES)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "bytes is %llu, allowed are 0..%d",
-                           (unsigned long long)bytes, WEFT__MAX_BLOB_BYTES);
+        return weft__invalid("bytes is %llu, allowed are 0..%d", (unsigned long long)bytes,
+                             WEFT__MAX_BLOB_BYTES);
     const struct weft__extent extents[] = {
         weft__extent_of("recv", WEFT__EXTENT_WRITTEN, recv, (uint64_t)comm->num_ranks, bytes),
         weft__extent_of("send", WEFT__EXTENT_READ, send, 1, bytes)};

@@ -36,8 +36,7 @@ weft_result weft_ep_destroy(weft_ep *ep)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
-    weft__destroy(WEFT__KIND_EP, ep);
-    return WEFT_OK;
+    return weft__destroy(WEFT__KIND_EP, ep);
 }
 
 static int has_rank(const weft_ep *ep, int32_t rank)
@@ -90,8 +89,7 @@ weft_result weft_ep_handle_destroy(weft_ep_handle *handle)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
-    weft__destroy(WEFT__KIND_HANDLE, handle);
-    return WEFT_OK;
+    return weft__destroy(WEFT__KIND_HANDLE, handle);
 }
 
 weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *user_args,

@@ -25,12 +25,10 @@ static weft_result check_gaps(const weft_ep_handle *handle, int32_t capacity)
         (int64_t)handle->expansion.num_experts * (handle->expert_alignment - 1);
     if (num_rows <= most)
         return WEFT_OK;
-    return weft__error(
-        WEFT_ERROR_INVALID_ARGUMENT,
-        "handle: its expert_alignment of %d makes gaps of up to %lld rows behind the "
-        "%d experts of rank %d, allowed are %lld",
-        handle->expert_alignment, (long long)num_rows, handle->expansion.num_experts,
-        handle->ep->comm->rank, (long long)most);
+    return weft__invalid("handle: its expert_alignment of %d makes gaps of up to %lld rows behind "
+                         "the %d experts of rank %d, allowed are %lld",
+                         handle->expert_alignment, (long long)num_rows,
+                         handle->expansion.num_experts, handle->ep->comm->rank, (long long)most);
 }
 
 /* A quantised plane has been told to dispatch: here its rows and scales are bytes. */
@@ -38,15 +36,13 @@ static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *p
                                const weft_ep_expand_args *args)
 {
     if (plane->row_bytes < 1 || plane->row_bytes > WEFT_MAX_ROW_BYTES)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "planes[%d].row_bytes is %llu, allowed are 1..%d", i,
-                           (unsigned long long)plane->row_bytes, WEFT_MAX_ROW_BYTES);
+        return weft__invalid("planes[%d].row_bytes is %llu, allowed are 1..%d", i,
+                             (unsigned long long)plane->row_bytes, WEFT_MAX_ROW_BYTES);
     if (weft__plane_is_quantised(plane) || plane->scales != NULL || plane->dtype != 0 ||
         plane->quantisation.scale != 0 || plane->quantisation.group_elements != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "planes[%d]: its scales and the fields behind must be 0: rows that "
-                           "dispatch has quantised are one plane here, their scales another",
-                           i);
+        return weft__invalid("planes[%d]: its scales and the fields behind must be 0: rows that "
+                             "dispatch has quantised are one plane here, their scales another",
+                             i);
     WEFT__TRY(weft__check_array(plane->src, args->capacity, weft__plane_names[i].src));
     WEFT__TRY(weft__check_array(plane->dst, args->expanded_capacity, weft__plane_names[i].dst));
     WEFT__TRY(weft__ep_check_pointer(handle, plane->src, weft__plane_names[i].src));
@@ -60,10 +56,8 @@ static weft_result check_choices(const weft_ep_handle *handle, const weft_ep_exp
                                WEFT_INT64, "index_type"));
     WEFT__TRY(weft__check_array(args->choice_rows, args->capacity, "choice_rows"));
     if (args->recv_topk_idx == NULL && args->capacity > 0 && !handle->is_expanded)
-        return weft__error(
-            WEFT_ERROR_INVALID_ARGUMENT,
-            "recv_topk_idx is NULL, allowed only after a weft_ep_expand that had it, "
-            "since the handle's last weft_ep_notify");
+        return weft__invalid("recv_topk_idx is NULL, allowed only after a weft_ep_expand that had "
+                             "it, since the handle's last weft_ep_notify");
     WEFT__TRY(weft__ep_check_pointer(handle, args->recv_topk_idx, "recv_topk_idx"));
     return weft__ep_check_pointer(handle, args->choice_rows, "choice_rows");
 }
@@ -110,11 +104,10 @@ static weft_result check_sums(const weft_ep_handle *handle, const weft_ep_reduce
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->dtype, WEFT_BF16, WEFT_FP32, "dtype"));
     if (args->out_dtype != WEFT_DTYPE_NONE && args->out_dtype != args->dtype &&
         args->out_dtype != WEFT_FP32)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "out_dtype is %s (%d), allowed are dtype, which is %s, WEFT_FP32 and 0",
-                           weft__constant_name(WEFT__ENUM_DTYPE, args->out_dtype),
-                           (int)args->out_dtype,
-                           weft__constant_name(WEFT__ENUM_DTYPE, args->dtype));
+        return weft__invalid(
+            "out_dtype is %s (%d), allowed are dtype, which is %s, WEFT_FP32 and 0",
+            weft__constant_name(WEFT__ENUM_DTYPE, args->out_dtype), (int)args->out_dtype,
+            weft__constant_name(WEFT__ENUM_DTYPE, args->dtype));
     const weft_dtype largest = args->out_dtype == WEFT_FP32 ? WEFT_FP32 : args->dtype;
     WEFT__TRY(weft__check_range(args->hidden, 1,
                                 WEFT_MAX_ROW_BYTES / (int64_t)wp_dtype_bytes(largest), "hidden"));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The stream operations of expert parallelism, and what their handle tells. */
-#include "api/destroy.h"
 #include "api/ep_checks.h"
 #include "api/ep_extents.h"
+#include "api/objects.h"
 #include "api/structs.h"
 #include "ep/planes.h"
 
@@ -19,9 +19,8 @@ static weft_result check_routing_by_table(const weft_ep_handle *handle,
                                           const weft_ep_layout_args *args)
 {
     if (args->topk_idx != NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "topk_idx is not NULL, nor are tokens_to_ranks or "
-                           "selections_per_expert: give topk_idx, or these two");
+        return weft__invalid("topk_idx is not NULL, nor are tokens_to_ranks or "
+                             "selections_per_expert: give topk_idx, or these two");
     WEFT__TRY(weft__check_unused((uint64_t)args->index_type, "index_type"));
     WEFT__TRY(weft__check_array(args->tokens_to_ranks, args->num_tokens, "tokens_to_ranks"));
     WEFT__TRY(weft__check_not_null(args->selections_per_expert, "selections_per_expert"));
@@ -88,9 +87,9 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
     WEFT__TRY(weft__ep_check_state(handle, WEFT__HANDLE_NOTIFIED));
     const weft_ep *ep = handle->ep;
     if (handle->is_captured)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "handle: its last weft_ep_notify was captured into a graph, which the "
-                           "host cannot wait for: use weft_ep_query_device_counts and a capacity");
+        return weft__invalid(
+            "handle: its last weft_ep_notify was captured into a graph, which the host cannot wait "
+            "for: use weft_ep_query_device_counts and a capacity");
     WEFT__TRY(weft__handle_wait_counts(handle));
     const struct weft__handle_counts *tables = &handle->counts;
     const weft_ep_counts found = {
@@ -127,7 +126,7 @@ weft_result weft_ep_query_device_counts(const weft_ep_handle *handle, weft_ep_de
     return WEFT_OK;
 }
 
-/* Of a quantised one; sets group_elements if it was 0. */
+/* Checks a quantised plane; sets group_elements if it was 0. */
 static weft_result check_quantised(weft_plane *plane, int32_t i, int32_t capacity)
 {
     const char *const name = weft__plane_names[i].scales;
@@ -135,18 +134,16 @@ static weft_result check_quantised(weft_plane *plane, int32_t i, int32_t capacit
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)plane->dtype, WEFT_BF16, WEFT_FP32, "dtype"));
     const int64_t element_bytes = (int64_t)wp_dtype_bytes(plane->dtype);
     if (plane->row_bytes % (uint64_t)element_bytes != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "planes[%d].row_bytes is %llu, must be a multiple of %lld, the bytes of "
-                           "an element of its dtype",
-                           i, (unsigned long long)plane->row_bytes, (long long)element_bytes);
+        return weft__invalid("planes[%d].row_bytes is %llu, must be a multiple of %lld, the bytes "
+                             "of an element of its dtype",
+                             i, (unsigned long long)plane->row_bytes, (long long)element_bytes);
     const int64_t hidden = (int64_t)plane->row_bytes / element_bytes;
     WEFT__TRY(weft__check_quantisation(&plane->quantisation, hidden));
     if (plane->quantisation.group_elements == 0)
         plane->quantisation.group_elements = (int32_t)hidden;
     if (weft__plane_scales_bytes(plane) > INT32_MAX)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s: those of a row have %llu bytes, allowed are 1..%d", name,
-                           (unsigned long long)weft__plane_scales_bytes(plane), INT32_MAX);
+        return weft__invalid("%s: those of a row have %llu bytes, allowed are 1..%d", name,
+                             (unsigned long long)weft__plane_scales_bytes(plane), INT32_MAX);
     return weft__check_array(plane->scales, capacity, name);
 }
 
@@ -155,10 +152,9 @@ static weft_result check_not_quantised(const weft_plane *plane, int32_t i)
     if (plane->scales == NULL && plane->dtype == WEFT_DTYPE_NONE &&
         plane->quantisation.scale == WEFT_SCALE_FP32 && plane->quantisation.group_elements == 0)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "planes[%d].quantisation.dtype is WEFT_DTYPE_NONE: its scales, dtype and "
-                       "the rest of quantisation must be 0",
-                       i);
+    return weft__invalid("planes[%d].quantisation.dtype is WEFT_DTYPE_NONE: its scales, dtype and "
+                         "the rest of quantisation must be 0",
+                         i);
 }
 
 static weft_result check_plane(const weft_ep_handle *handle, weft_plane *plane, int32_t i,
@@ -166,13 +162,11 @@ static weft_result check_plane(const weft_ep_handle *handle, weft_plane *plane, 
 {
     const int32_t num_tokens = handle->routing.num_tokens;
     if (plane->row_bytes < 1 || plane->row_bytes > WEFT_MAX_ROW_BYTES)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "planes[%d].row_bytes is %llu, allowed are 1..%d", i,
-                           (unsigned long long)plane->row_bytes, WEFT_MAX_ROW_BYTES);
+        return weft__invalid("planes[%d].row_bytes is %llu, allowed are 1..%d", i,
+                             (unsigned long long)plane->row_bytes, WEFT_MAX_ROW_BYTES);
     if (plane->src == NULL && num_tokens > 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "planes[%d].src is NULL, allowed only for 0 tokens, not for %d", i,
-                           num_tokens);
+        return weft__invalid("planes[%d].src is NULL, allowed only for 0 tokens, not for %d", i,
+                             num_tokens);
     WEFT__TRY(weft__check_array(plane->dst, capacity, weft__plane_names[i].dst));
     WEFT__TRY(weft__plane_is_quantised(plane) ? check_quantised(plane, i, capacity)
                                               : check_not_quantised(plane, i));
@@ -187,18 +181,15 @@ static weft_result check_planes(const weft_ep_handle *handle, const weft_ep_disp
     for (int32_t i = 0; i < args->num_planes; i++) {
         WEFT__TRY(check_plane(handle, &planes[i], i, args->capacity));
         if (weft__plane_is_quantised(&planes[i]) && i != quantised)
-            return weft__error(
-                WEFT_ERROR_INVALID_ARGUMENT,
-                "planes[%d] and planes[%d] have a quantisation: at most one plane of "
-                "a dispatch is quantised",
-                quantised, i);
+            return weft__invalid("planes[%d] and planes[%d] have a quantisation: at most one plane "
+                                 "of a dispatch is quantised",
+                                 quantised, i);
     }
     if (weft__planes_num(args) <= WEFT_MAX_PLANES)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "num_planes is %d, allowed are 0..%d: planes[%d] is quantised, and its "
-                       "scales are one more",
-                       args->num_planes, WEFT_MAX_PLANES - 1, quantised);
+    return weft__invalid(
+        "num_planes is %d, allowed are 0..%d: planes[%d] is quantised, and its scales are one more",
+        args->num_planes, WEFT_MAX_PLANES - 1, quantised);
 }
 
 static weft_result check_topk_arrays(const weft_ep_dispatch_args *args, int32_t num_tokens)
@@ -208,8 +199,7 @@ static weft_result check_topk_arrays(const weft_ep_dispatch_args *args, int32_t 
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->index_type,
                                with_idx ? WEFT_INT32 : WEFT_DTYPE_NONE, WEFT_INT64, "index_type"));
     if (with_weights && !with_idx)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "topk_idx is NULL but topk_weights is not: weights go with ids only");
+        return weft__invalid("topk_idx is NULL but topk_weights is not: weights go with ids only");
     if (with_idx) {
         WEFT__TRY(weft__check_array(args->topk_idx, num_tokens, "topk_idx"));
         WEFT__TRY(weft__check_array(args->recv_topk_idx, args->capacity, "recv_topk_idx"));

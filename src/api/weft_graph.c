@@ -36,15 +36,13 @@ weft_result weft_graph_launch(weft_graph *graph, weft_stream *stream)
     WEFT__TRY(weft__object_check(WEFT__KIND_GRAPH, graph, "graph"));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     if (stream->machine != graph->machine)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "stream is of machine %s, graph of machine %s",
-                           stream->machine->hooks.name, graph->machine->hooks.name);
+        return weft__invalid("stream is of machine %s, graph of machine %s",
+                             stream->machine->hooks.name, graph->machine->hooks.name);
     return graph->machine->graphs->launch(graph, stream);
 }
 
 weft_result weft_graph_destroy(weft_graph *graph)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_GRAPH, graph, "graph"));
-    weft__destroy(WEFT__KIND_GRAPH, graph);
-    return WEFT_OK;
+    return weft__destroy(WEFT__KIND_GRAPH, graph);
 }

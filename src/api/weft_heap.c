@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/heap/heap.h"
 
-#include "api/destroy.h"
+#include "api/objects.h"
 #include "api/structs.h"
 #include "comm/comm.h"
 #include "machine/host.h"

@@ -25,9 +25,8 @@ static weft_result check_masks(const weft_ep *ep, const weft_ll_config *config)
     if (config->on_missing == WEFT_LL_FAIL)
         return weft__check_unused(config->missing_ms, "missing_ms");
     if (config->route == WEFT_LL_RELAYED)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "route is WEFT_LL_RELAYED and on_missing is WEFT_LL_MASK: with masks "
-                           "route must be WEFT_LL_STRAIGHT");
+        return weft__invalid("route is WEFT_LL_RELAYED and on_missing is WEFT_LL_MASK: with masks "
+                             "route must be WEFT_LL_STRAIGHT");
     return weft__check_range(config->max_tokens, 1, INT32_MAX / ep->comm->num_ranks / each,
                              "max_tokens");
 }
@@ -38,10 +37,9 @@ static weft_result check_answer(const weft_ep *ep, const weft_ll_config *config)
                                WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, "answer"));
     if (config->layout == WEFT_LL_BY_RANK && (config->answer == WEFT_LL_ANSWER_ROWS ||
                                               config->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "answer is %s, which layout WEFT_LL_BY_RANK has not: must "
-                           "be WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_IN_SLOTS",
-                           weft__constant_name(WEFT__ENUM_LL_ANSWER, (int32_t)config->answer));
+        return weft__invalid("answer is %s, which layout WEFT_LL_BY_RANK has not: must be "
+                             "WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_IN_SLOTS",
+                             weft__constant_name(WEFT__ENUM_LL_ANSWER, (int32_t)config->answer));
     if (config->answer != WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)
         return WEFT_OK;
     if (ep->comm->topology.num_nodes > 1)
@@ -59,13 +57,12 @@ static weft_result check_carrier(const weft_ep *ep, const weft_ll_config *config
     const char *why = weft__ll_choose_carrier(ep, config).lacks;
     if (why == NULL || config->carrier == WEFT_LL_AUTO)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "carrier is %s (%d), which needs %s; max_tokens is %d, num_topk %d, hidden "
-                       "%lld, of %d ranks the one with most experts has %d",
-                       weft__constant_name(WEFT__ENUM_LL_CARRIER, (int64_t)config->carrier),
-                       (int)config->carrier, why, config->max_tokens, config->num_topk,
-                       (long long)config->hidden, ep->comm->num_ranks,
-                       weft__placement_max_local(&ep->placement));
+    return weft__invalid("carrier is %s (%d), which needs %s; max_tokens is %d, num_topk %d, "
+                         "hidden %lld, of %d ranks the one with most experts has %d",
+                         weft__constant_name(WEFT__ENUM_LL_CARRIER, (int64_t)config->carrier),
+                         (int)config->carrier, why, config->max_tokens, config->num_topk,
+                         (long long)config->hidden, ep->comm->num_ranks,
+                         weft__placement_max_local(&ep->placement));
 }
 
 /* Checks bytes_within and network_bytes_within, or the weft_ll that is given as within. */
@@ -78,22 +75,19 @@ static weft_result check_within(const weft_ep *ep, const weft_ll_config *config)
     if (within == NULL && config->bytes_within == 0)
         return weft__check_unused(config->network_bytes_within, "network_bytes_within");
     if (config->on_missing != WEFT_LL_MASK || config->route != WEFT_LL_STRAIGHT)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "within, or bytes_within, is given: on_missing must be WEFT_LL_MASK, "
-                           "and route WEFT_LL_STRAIGHT");
+        return weft__invalid("within, or bytes_within, is given: on_missing must be WEFT_LL_MASK, "
+                             "and route WEFT_LL_STRAIGHT");
     if (within == NULL)
         return WEFT_OK;
     WEFT__TRY(weft__check_unused(config->bytes_within, "bytes_within"));
     WEFT__TRY(weft__check_unused(config->network_bytes_within, "network_bytes_within"));
     WEFT__TRY(weft__object_check(WEFT__KIND_LL, within, "within"));
     if (within->ep->comm != ep->comm || within->heap_pieces.bytes == 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "within: it must be of the same communicator and have bytes_within");
+        return weft__invalid("within: it must be of the same communicator and have bytes_within");
     const uint32_t missing_ms = config->missing_ms > 0 ? config->missing_ms : ep->comm->timeout_ms;
     if (missing_ms != within->device.masks.absent_after_ms)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "missing_ms is %u, must be that of within, %u", missing_ms,
-                           within->device.masks.absent_after_ms);
+        return weft__invalid("missing_ms is %u, must be that of within, %u", missing_ms,
+                             within->device.masks.absent_after_ms);
     return WEFT_OK;
 }
 
@@ -117,7 +111,7 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
         WEFT__TRY(weft__check_range(
             config->max_tokens, 1,
             INT32_MAX / weft__placement_max_local(&ep->placement) / num_ranks, "max_tokens"));
-    WEFT__TRY(weft__check_range(config->num_results, 0, WP_NUM_HALVES, "num_results"));
+    WEFT__TRY(weft__check_range(config->num_results, 0, WP_NUM_BUFFERS, "num_results"));
     WEFT__TRY(check_answer(ep, config));
     WEFT__TRY(weft__check_wire(config->answer_dtype, "answer_dtype"));
     WEFT__TRY(weft__check_wire_of_row(config->answer_dtype, "answer_dtype", config->hidden));
@@ -168,8 +162,7 @@ static weft_result place_ranks(const weft_ll_job *job, struct weft__topology *to
 {
     const int32_t num_nodes = job->num_nodes > 0 ? job->num_nodes : 1;
     uint64_t *nodes = malloc((size_t)job->num_ranks * sizeof *nodes);
-    if (nodes == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", job->num_ranks);
+    WEFT__CHECK_MEMORY(nodes, "no memory for %d ranks", job->num_ranks);
     for (int32_t rank = 0; rank < job->num_ranks; rank++)
         nodes[rank] = (uint64_t)rank * (uint64_t)num_nodes / (uint64_t)job->num_ranks;
     const weft_result result = weft__topology_init(topology, nodes, job->num_ranks);
@@ -208,8 +201,7 @@ weft_result weft_ll_plan_sizes(const weft_comm *comm, const weft_ll_job *user_jo
     WEFT__TRY(weft__check_range(job.num_nodes, 0, job.num_ranks, "num_nodes"));
     WEFT__TRY(weft__check_range(config.num_experts, 1, WEFT_MAX_EXPERTS, "num_experts"));
     if (config.within != NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "within: it must be NULL, since a planned job has no memory");
+        return weft__invalid("within: it must be NULL, since a planned job has no memory");
     weft_comm planned = {.num_ranks = job.num_ranks,
                          .timeout_ms = comm->timeout_ms,
                          .hooks = comm->hooks,
@@ -262,8 +254,7 @@ weft_result weft_ll_destroy(weft_ll *ll)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_LL, ll, "ll"));
-    weft__destroy(WEFT__KIND_LL, ll);
-    return WEFT_OK;
+    return weft__destroy(WEFT__KIND_LL, ll);
 }
 
 weft_result weft_ll_query_slots(const weft_ll *ll, weft_ll_slots *slots)
@@ -272,8 +263,7 @@ weft_result weft_ll_query_slots(const weft_ll *ll, weft_ll_slots *slots)
     WEFT__TRY(weft__object_check(WEFT__KIND_LL, ll, "ll"));
     WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ll_slots, slots, "slots"));
     if (ll->device.plan.is_by_expert)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: its layout is WEFT_LL_BY_EXPERT, whose rows are the caller's");
+        return weft__invalid("ll: its layout is WEFT_LL_BY_EXPERT, whose rows are the caller's");
     weft__ll_query_slots(ll, &found);
     WEFT__WRITE(weft_ll_slots, slots, &found);
     return WEFT_OK;

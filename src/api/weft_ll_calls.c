@@ -2,7 +2,7 @@
 /* The operations of a weft_ll: their arguments. */
 #include "ep/low_latency.h"
 
-#include "api/destroy.h"
+#include "api/objects.h"
 #include "api/overlap.h"
 #include "api/structs.h"
 
@@ -61,8 +61,7 @@ static weft_result check_null(const void *ptr, const char *name)
 {
     return ptr == NULL
                ? WEFT_OK
-               : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                             "%s is not NULL: this weft_ll, or phase, does not use it", name);
+               : weft__invalid("%s is not NULL: this weft_ll, or phase, does not use it", name);
 }
 
 static weft_result check_sent_tokens(struct list *list, const weft_ll_dispatch_args *args)
@@ -116,11 +115,10 @@ static weft_result check_scales(struct list *list, const weft_ll_dispatch_args *
     const uint64_t least_bytes = capacity * sizeof(float);
     if (args->scale_column_bytes < least_bytes || args->scale_column_bytes % sizeof(float) != 0 ||
         args->scale_column_bytes > INT64_MAX / (num_local * num_columns + 1))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "scale_column_bytes is %llu, allowed are 0 and multiples of 4 from %llu "
-                           "on, 4 for each row of an expert",
-                           (unsigned long long)args->scale_column_bytes,
-                           (unsigned long long)least_bytes);
+        return weft__invalid("scale_column_bytes is %llu, allowed are 0 and multiples of 4 from "
+                             "%llu on, 4 for each row of an expert",
+                             (unsigned long long)args->scale_column_bytes,
+                             (unsigned long long)least_bytes);
     add(list, "scales", WEFT__EXTENT_WRITTEN, args->scales, num_local * num_columns,
         args->scale_column_bytes);
     return WEFT_OK;
@@ -242,10 +240,10 @@ static weft_result check_answers(struct list *list, const weft_ll_combine_args *
     if (args->x_stride_bytes != 0 && (args->x_stride_bytes < row_bytes ||
                                       args->x_stride_bytes % wp_dtype_bytes(plan->dtype) != 0 ||
                                       args->x_stride_bytes > INT64_MAX / (num_rows + 1)))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "x_stride_bytes is %llu, allowed are 0 and multiples of the dtype's "
-                           "bytes from a row's %llu on",
-                           (unsigned long long)args->x_stride_bytes, (unsigned long long)row_bytes);
+        return weft__invalid("x_stride_bytes is %llu, allowed are 0 and multiples of the dtype's "
+                             "bytes from a row's %llu on",
+                             (unsigned long long)args->x_stride_bytes,
+                             (unsigned long long)row_bytes);
     if (args->x == NULL && may_lie_in_slots(plan))
         return weft__check_unused(args->x_stride_bytes, "x_stride_bytes");
     WEFT__TRY(weft__check_array(args->x, (int64_t)num_rows, "x"));
@@ -271,8 +269,7 @@ static weft_result check_signals(struct list *list, const weft_ll_combine_args *
         return check_no_signals(args);
     WEFT__TRY(weft__check_range(args->rows_per_signal, 0, INT32_MAX, "rows_per_signal"));
     if (args->signal_value == 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "signal_value is 0, must be 1 or more with row_signals");
+        return weft__invalid("signal_value is 0, must be 1 or more with row_signals");
     add(list, "row_signals", WEFT__EXTENT_READ, args->row_signals,
         (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank) *
             (uint64_t)weft__ll_words_per_expert(ll, args),

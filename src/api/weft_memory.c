@@ -23,11 +23,9 @@ weft_result weft_memory_free(weft_comm *comm, void *ptr)
         return WEFT_OK;
     WEFT__TRY(weft__object_check(WEFT__KIND_MEMORY, ptr, "ptr"));
     if (weft__object_owner(WEFT__KIND_MEMORY, ptr) != comm)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ptr is %p, which comes from weft_memory_alloc of another communicator",
-                           ptr);
-    weft__destroy(WEFT__KIND_MEMORY, ptr);
-    return WEFT_OK;
+        return weft__invalid(
+            "ptr is %p, which comes from weft_memory_alloc of another communicator", ptr);
+    return weft__destroy(WEFT__KIND_MEMORY, ptr);
 }
 
 weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes)

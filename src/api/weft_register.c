@@ -13,8 +13,8 @@ weft_result weft_memory_register(weft_comm *comm, void *ptr, uint64_t bytes, int
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_array(ptr, (int64_t)bytes, "ptr"));
     if (bytes > max_bytes)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "bytes is %llu, allowed are 0..%llu",
-                           (unsigned long long)bytes, (unsigned long long)max_bytes);
+        return weft__invalid("bytes is %llu, allowed are 0..%llu", (unsigned long long)bytes,
+                             (unsigned long long)max_bytes);
     WEFT__TRY(weft__machine_check(comm));
     weft__comm_enter(comm, WEFT__CALL_REGISTER);
     return weft__register(comm, ptr, bytes, is_direct);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "launch/one_sided_host.h"
 
-#include "api/destroy.h"
+#include "api/objects.h"
 #include "api/overlap.h"
 #include "api/structs.h"
 
 /* ---------------------------------------------------------------- checks */
 
-/* What an operation does not use must be zero. */
+/* Fields that an operation does not use must be zero. */
 enum use { USE_RANK = 1, USE_BYTES = 2, USE_WORD = 4, USE_VALUE = 8, USE_BEFORE = 16 };
 
 static weft_result check_unused(const weft_rma_args *args, uint32_t used)
@@ -39,12 +39,12 @@ static weft_result find_word(const weft_comm *comm, const uint64_t *word, const 
 {
     WEFT__TRY(weft__check_not_null(word, name));
     if ((uintptr_t)word % sizeof *word != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %p, must be aligned to %zu bytes",
-                           name, (const void *)word, sizeof *word);
+        return weft__invalid("%s is %p, must be aligned to %zu bytes", name, (const void *)word,
+                             sizeof *word);
     return weft__heap_offset(comm->heap, word, sizeof *word, name, place);
 }
 
-/* What puts and adds change is memory of `rank`: what is here can only overlap it if that is this
+/* Puts and adds change memory of `rank`: memory here can only overlap it if that is this
  * rank. No get has a word. */
 static weft_result check_overlaps(const weft_comm *comm, const weft_rma_args *args)
 {

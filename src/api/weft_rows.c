@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "launch/local_rows.h"
 
-#include "api/destroy.h"
+#include "api/objects.h"
 #include "api/overlap.h"
 #include "api/structs.h"
 
@@ -12,11 +12,9 @@ static weft_result check_quantised_dtype(weft_dtype dtype)
     if (dtype == WEFT_FP8_E4M3 || dtype == WEFT_INT8 || dtype == WEFT_LOG_10BIT)
         return WEFT_OK;
     const char *constant = weft__constant_name(WEFT__ENUM_DTYPE, dtype);
-    return weft__error(
-        WEFT_ERROR_INVALID_ARGUMENT,
-        "quantisation.dtype is %s (%d), allowed are WEFT_FP8_E4M3 (%d), WEFT_INT8 (%d) and "
-        "WEFT_LOG_10BIT (%d)",
-        constant, (int)dtype, WEFT_FP8_E4M3, WEFT_INT8, WEFT_LOG_10BIT);
+    return weft__invalid("quantisation.dtype is %s (%d), allowed are WEFT_FP8_E4M3 (%d), WEFT_INT8 "
+                         "(%d) and WEFT_LOG_10BIT (%d)",
+                         constant, (int)dtype, WEFT_FP8_E4M3, WEFT_INT8, WEFT_LOG_10BIT);
 }
 
 static weft_result check_types(const weft_rows_args *args)
@@ -31,15 +29,13 @@ static weft_result check_logarithmic(weft_rows_args *args)
 {
     const int32_t group_elements = args->quantisation.group_elements;
     if (group_elements != 0 && group_elements != WP_LOG_GROUP_ELEMENTS)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "quantisation.group_elements is %d, of WEFT_LOG_10BIT allowed are 0 "
-                           "and %d",
-                           group_elements, WP_LOG_GROUP_ELEMENTS);
+        return weft__invalid(
+            "quantisation.group_elements is %d, of WEFT_LOG_10BIT allowed are 0 and %d",
+            group_elements, WP_LOG_GROUP_ELEMENTS);
     if (args->hidden % WP_LOG_GROUP_ELEMENTS != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "hidden is %lld, must be a multiple of %d where quantisation.dtype is "
-                           "WEFT_LOG_10BIT",
-                           (long long)args->hidden, WP_LOG_GROUP_ELEMENTS);
+        return weft__invalid(
+            "hidden is %lld, must be a multiple of %d where quantisation.dtype is WEFT_LOG_10BIT",
+            (long long)args->hidden, WP_LOG_GROUP_ELEMENTS);
     args->quantisation.group_elements = WP_LOG_GROUP_ELEMENTS;
     WEFT__TRY(weft__check_unused((uint64_t)args->quantisation.scale, "quantisation.scale"));
     WEFT__TRY(weft__check_unused((uintptr_t)args->scales, "scales"));
@@ -65,18 +61,15 @@ static weft_result check_strides(const weft_rows_args *args, uint64_t src_row_by
 {
     const uint64_t least_column = (uint64_t)args->num_rows * sizeof(float);
     if (args->src_stride_bytes != 0 && args->src_stride_bytes < src_row_bytes)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "src_stride_bytes is %llu, allowed are 0 and %llu or more, the bytes of "
-                           "a row",
-                           (unsigned long long)args->src_stride_bytes,
-                           (unsigned long long)src_row_bytes);
+        return weft__invalid(
+            "src_stride_bytes is %llu, allowed are 0 and %llu or more, the bytes of a row",
+            (unsigned long long)args->src_stride_bytes, (unsigned long long)src_row_bytes);
     if (args->scale_column_bytes != 0 &&
         (args->scale_column_bytes < least_column || args->scale_column_bytes % sizeof(float) != 0))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "scale_column_bytes is %llu, allowed are 0 and multiples of 4 from %llu "
-                           "on, 4 for each row",
-                           (unsigned long long)args->scale_column_bytes,
-                           (unsigned long long)least_column);
+        return weft__invalid("scale_column_bytes is %llu, allowed are 0 and multiples of 4 from "
+                             "%llu on, 4 for each row",
+                             (unsigned long long)args->scale_column_bytes,
+                             (unsigned long long)least_column);
     return WEFT_OK;
 }
 

@@ -9,8 +9,8 @@ static weft_result check_same_machine(const weft_stream *stream, const weft_even
 {
     if (stream->machine == event->machine)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "stream is of machine %s, event of machine %s",
-                       stream->machine->hooks.name, event->machine->hooks.name);
+    return weft__invalid("stream is of machine %s, event of machine %s",
+                         stream->machine->hooks.name, event->machine->hooks.name);
 }
 
 weft_result weft_stream_create(weft_comm *comm, weft_stream **stream)
@@ -35,8 +35,7 @@ weft_result weft_stream_destroy(weft_stream *stream)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
-    weft__destroy(WEFT__KIND_STREAM, stream);
-    return WEFT_OK;
+    return weft__destroy(WEFT__KIND_STREAM, stream);
 }
 
 weft_result weft_stream_synchronize(weft_stream *stream)
@@ -53,7 +52,7 @@ weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argumen
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     if (function == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "function is NULL, must not be");
+        return weft__invalid("function is NULL, must not be");
     return stream->machine->stream_call(stream, function, argument);
 }
 
@@ -77,8 +76,7 @@ weft_result weft_event_create(weft_comm *comm, weft_event **event)
 weft_result weft_event_destroy(weft_event *event)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, event, "event"));
-    weft__destroy(WEFT__KIND_EVENT, event);
-    return WEFT_OK;
+    return weft__destroy(WEFT__KIND_EVENT, event);
 }
 
 weft_result weft_event_record(weft_event *event, weft_stream *stream)
@@ -108,9 +106,8 @@ weft_result weft_event_elapsed_us(const weft_event *start, const weft_event *end
     WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, end, "end"));
     WEFT__TRY(weft__check_not_null(elapsed_us, "elapsed_us"));
     if (start->machine != end->machine)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "start is an event of machine %s, end of machine %s",
-                           start->machine->hooks.name, end->machine->hooks.name);
+        return weft__invalid("start is an event of machine %s, end of machine %s",
+                             start->machine->hooks.name, end->machine->hooks.name);
     /* The machine locks them. */
     return start->machine->event_elapsed_us((weft_event *)start, (weft_event *)end, elapsed_us);
 }

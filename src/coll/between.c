@@ -55,7 +55,7 @@ static struct weft__coll_between between_nodes(const weft_coll *coll, int32_t nu
     };
 }
 
-/* Of machine cuda nothing was measured between nodes. */
+/* Nothing was measured between nodes on machine cuda. */
 int weft__coll_expect_by(const weft_coll *coll, const struct weft__coll_work *work,
                          struct weft__coll_expectation *expectation)
 {

@@ -27,7 +27,7 @@ static int sends(const struct weft__coll_call *call, int32_t from, int32_t to)
     return !weft__coll_has_root(call->collective) || from == call->root;
 }
 
-/* What operations that do not reduce send where. */
+/* The rows that operations without a reduction send, and where. */
 static void find_rows(const struct weft__coll_call *call, struct wp_exchanged_rows *rows)
 {
     const weft_comm *comm = call->coll->comm;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of operations that are recorded in graphs. A window for it is reserved when the operation is
- * recorded, with its place in the operation's arguments, and opened when the recording has ended, before
- * a graph runs.
+ * Memory of operations that are recorded in graphs. A window for it is reserved when the operation
+ * is recorded, with its place in the operation's arguments, and opened when the recording has
+ * ended, before a graph runs.
  */
 #include <stdlib.h>
 
 #include "coll/coll.h"
 #include "memory/registered.h"
 
-/* What a rank has recorded: the same on all ranks, but the number of windows. */
+/* A rank's record: the same on all ranks, but the number of windows. */
 struct recorded {
     uint64_t num_operations;
     uint64_t digest; /* of their arguments */
@@ -38,15 +38,14 @@ static weft_coll_record *capture_of(const struct weft__coll_call *call)
 weft_result weft__capture_begin(weft_coll *coll, weft_coll_record **out)
 {
     if (coll->capture != NULL)
-        return weft__error(
-            WEFT_ERROR_INVALID_ARGUMENT,
+        return weft__invalid(
             "coll has a capture that has not ended: call weft_coll_record_end first");
     weft_coll_record *capture = calloc(1, sizeof *capture);
     int32_t *windows = calloc((size_t)coll->comm->windows->max_windows, sizeof *windows);
     if (capture == NULL || windows == NULL) {
         free(capture);
         free(windows);
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a capture");
+        return weft__no_memory("no memory for a capture");
     }
     capture->coll = coll;
     capture->windows = windows;
@@ -156,7 +155,7 @@ weft_result weft__capture_end(weft_coll_record *capture)
 {
     weft_comm *comm = capture->coll->comm;
     if (capture->coll->capture != capture)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "capture has ended already");
+        return weft__invalid("capture has ended already");
     capture->coll->capture = NULL;
     weft__comm_enter(comm, WEFT__CALL_CAPTURE_END);
     weft_result result;

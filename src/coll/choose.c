@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Which algorithm, and how many blocks: as the caller has pinned it, else by the tables (tuning.h), else, where
- * they have nothing, by a formula. Every rank must choose alike, so the choice depends on what is the same on
- * all of them.
+/* Which algorithm, and how many blocks: as the caller has pinned it, else by the tables (tuning.h),
+ * else, where they have nothing, by a formula. Every rank must choose alike, so the choice depends
+ * on what is the same on all of them.
  *
- * The formula's limits are measured. Between nodes they depend on how far the nodes are: there a model (model.h)
- * stands in for them. */
+ * The formula's limits are measured. Between nodes they depend on how far the nodes are: there a
+ * model (model.h) stands in for them. */
 #include "coll/coll.h"
 #include "launch/names.h"
 

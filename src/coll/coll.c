@@ -103,7 +103,7 @@ static weft_result agree(weft_coll *coll)
     return result;
 }
 
-/* What rank 0 tells of its table: the rows of this communicator, or why there are none. */
+/* Rank 0 sends its table: the rows of this communicator, or why there are none. */
 struct told_tuning {
     int32_t result;
     char message[WEFT__ERROR_BYTES];

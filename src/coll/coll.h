@@ -73,7 +73,7 @@ static inline int weft__coll_reduces(weft_collective collective)
            collective == WEFT_REDUCE;
 }
 
-/* Of what its inputs are by then. */
+/* The reduction, once inputs have been premultiplied. */
 static inline enum wp_reduction_op weft__coll_reduction_op(const struct weft__coll_call *call)
 {
     return call->op == WEFT_PREMUL_SUM ? WP_REDUCTION_SUM : (enum wp_reduction_op)call->op;
@@ -94,23 +94,23 @@ struct weft__coll_v_rows {
     struct wp_span *sent;
     struct wp_span *received;
 };
-/* operations.c: calls those below */
+/* operations.c: calls those below. */
 weft_result weft__coll_run(const struct weft__coll_call *call);
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
                                   const struct weft__coll_v_rows *rows);
-/* premultiplied.c: calls the next */
+/* premultiplied.c: calls the next. */
 weft_result weft__coll_run_premultiplied(const struct weft__coll_call *call,
                                          weft_algorithm algorithm);
-/* by_algorithm.c: by one that can do it; of a premultiplied sum the input is the products */
+/* by_algorithm.c: by one that can do it; of a premultiplied sum the input is the products. */
 weft_result weft__coll_run_by(const struct weft__coll_call *call, weft_algorithm algorithm);
 weft_result weft__coll_exchange_v_by(const struct weft__coll_call *call,
                                      const struct weft__coll_v_rows *rows,
                                      weft_algorithm algorithm);
-/* transfers.c: by rails */
+/* transfers.c: by rails. */
 weft_result weft__coll_groups_exchange_v(const struct weft__coll_call *call,
                                          const struct weft__coll_v_rows *rows);
 
-/* defaults.c */
+/* defaults.c. */
 struct weft__coll_defaults {
     uint64_t packet_bytes; /* of the regions of all ranks together */
     uint64_t chunk_bytes;
@@ -131,7 +131,7 @@ struct weft__coll_defaults {
 };
 const struct weft__coll_defaults *weft__coll_defaults(const weft_comm *comm);
 
-/* choose.c */
+/* choose.c. */
 struct weft__coll_choice {
     weft_algorithm algorithm;
     int32_t num_blocks; /* 0: as without a table */
@@ -152,14 +152,14 @@ int weft__coll_has_own_order(weft_algorithm algorithm);
 /* Whether the algorithm can do it at all; else the error says why. */
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes);
-/* What each of num_parts has of a row that they share, but for the last ones. */
+/* The size of each of num_parts of a row that they share, but for the last ones. */
 uint64_t weft__coll_part_bytes(uint64_t row_bytes, int32_t num_parts);
 struct weft__grid weft__coll_grid(const struct weft__coll_call *call,
                                   const struct weft__work *work);
 
-/* between.c: what this rank knows */
+/* between.c: what this rank knows. */
 struct weft__coll_wire weft__coll_own_wire(const weft_comm *comm);
-/* What another one knows is agreed on. */
+/* Ranks agree on what only another one knows. */
 void weft__coll_add_wire(struct weft__coll_wire *agreed, const struct weft__coll_wire *wire);
 /* Over several nodes; 0: the model does not know it. */
 int weft__coll_expect_by(const weft_coll *coll, const struct weft__coll_work *work,
@@ -180,11 +180,11 @@ struct weft__grid weft__coll_widen_grid(const weft_coll *coll, struct weft__grid
                                         int32_t num_wanted);
 /* How many blocks direct programs would have here, by their kind of work. */
 void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
-/* What the ranks tell each other of the call, of which num_bytes go between two ranks. */
+/* A message about the call for the other ranks; num_bytes go between two ranks. */
 struct wp_call_header weft__coll_header(const struct weft__coll_call *call,
                                         weft_algorithm algorithm, uint64_t num_bytes);
 
-/* packets.c */
+/* packets.c. */
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call);
 weft_result weft__coll_packets_two_step(const struct weft__coll_call *call);
 weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
@@ -196,7 +196,7 @@ struct weft__coll_places {
     uint64_t output;
     char *out; /* the output, of pushes, where this rank has it */
 };
-/* What all ranks compare: rows that are equally long on all of them; others are compared by those
+/* All ranks compare this: rows that are equally long on all of them; others are compared by those
  * between which they go. A piece tells the bytes of its whole row, so that a call with fewer pieces
  * differs from the first one on. */
 uint64_t weft__coll_told_bytes(const struct weft__coll_call *call);
@@ -225,7 +225,7 @@ void weft__coll_add_copy(struct wp_copy_args *copies, char *dst, const char *src
 weft_result weft__coll_launch_copies(const struct weft__coll_call *call,
                                      struct wp_copy_args *copies);
 
-/* capture.c: semantics in weft.h */
+/* capture.c: semantics in weft.h. */
 weft_result weft__capture_begin(weft_coll *coll, weft_coll_record **capture);
 weft_result weft__capture_end(weft_coll_record *capture);
 /* Collective: *result is that of closing what all ranks have opened. 1: nothing keeps the capture

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Direct operations on memory that peers cannot access: through a staging block of the heap, by copies
- * before and after. What does not fit goes piece by piece; then all ranks must do so, since each piece is
- * an operation. Whether others stage is no concern of a rank otherwise: it tells them where its data is.
+ * Direct operations on memory that peers cannot access: through a staging block of the heap, by
+ * copies before and after. What does not fit goes piece by piece; then all ranks must do so, since
+ * each piece is an operation. Whether others stage is no concern of a rank otherwise: it tells them
+ * where its data is.
  */
 #include "coll/coll.h"
 #include "programs/copy.h"

@@ -37,7 +37,7 @@ static struct wp_direct direct_of(const struct weft__coll_call *call,
     return direct;
 }
 
-/* Of as many blocks on all ranks. */
+/* As many blocks on all ranks. */
 static struct weft__grid grid_of(const struct weft__coll_call *call, enum weft__work_kind kind)
 {
     struct weft__grid grid = weft__coll_tensor_grid(call, kind);

@@ -79,7 +79,7 @@ static weft_result allocate_counters(weft_coll *coll)
     return WEFT_OK;
 }
 
-/* What others put is in the half of outputs, what is put to other nodes in that of inputs. */
+/* Others put to the half of outputs; puts to other nodes read the half of inputs. */
 static void find_slots(weft_coll *coll)
 {
     struct wp_grants *grants = &coll->groups.grants;

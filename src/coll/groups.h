@@ -43,7 +43,7 @@ struct weft__coll_groups {
     struct weft__coll_group group;
 };
 
-/* groups.c */
+/* groups.c. */
 /* Channels and slots as configured, or as suits, in the staging block, which is made larger if it
  * has too few. */
 void weft__coll_groups_plan(weft_coll *coll, const weft_coll_config *config);
@@ -51,7 +51,7 @@ void weft__coll_groups_plan(weft_coll *coll, const weft_coll_config *config);
 weft_result weft__coll_groups_create(weft_coll *coll);
 void weft__coll_groups_destroy(weft_coll *coll);
 
-/* transfers.c */
+/* transfers.c. */
 /* Launches what the group has. */
 weft_result weft__coll_groups_launch(weft_coll *coll);
 void weft__coll_tables_destroy(weft_coll *coll);

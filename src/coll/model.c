@@ -6,7 +6,7 @@
 
 /* ------------------------------------------------------------------ what algorithms move */
 
-/* Of D nodes of L ranks, R in all. */
+/* For D nodes of L ranks, R in all. */
 struct node_moves {
     /* Messages that follow each other: these, more for each other node, for each two nodes, and for
      * each time that the nodes can be halved. */
@@ -81,9 +81,9 @@ double weft__coll_hops(const struct weft__coll_work *work, int32_t num_nodes)
 /* ------------------------------------------------------------------ what that takes */
 
 /*
- * Machine cpu over TCP, fitted by the least sum of logarithms to 2 to 16 nodes on 2 cores that had other work too, as
- * virtual nodes and as hosts in network namespaces (docs/performance.md has how far off it is). Cores that do nothing
- * else are faster.
+ * Machine cpu over TCP, fitted by the least sum of logarithms to 2 to 16 nodes on 2 cores that had
+ * other work too, as virtual nodes and as hosts in network namespaces (docs/performance.md has how
+ * far off it is). Cores that do nothing else are faster.
  */
 static const struct {
     /* Until the ranks of a node have met, and the end, for each that shares a core. */
@@ -100,7 +100,7 @@ double weft__coll_latency_us(const struct weft__coll_wire *wire)
     return wire->latency_us > 0 ? wire->latency_us : ASSUMED_LATENCY_US;
 }
 
-/* Of an operation, for a node. */
+/* The time of an operation, for a node. */
 struct load {
     double num_cores; /* that the node has to itself */
     double hops, hop_us;

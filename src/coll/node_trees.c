@@ -3,7 +3,6 @@
  * nodes. */
 #include "coll/coll_internode.h"
 #include "coll/trees.h"
-#include "memory/node_table.h"
 
 static int is_wanted(const weft_coll *coll)
 {

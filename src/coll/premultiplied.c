@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Premultiplied sums: a launch multiplies this rank's input, then the sum is that of the products, by whatever
- * algorithm. So no algorithm knows of factors, and calls without one pay nothing for them. The products of an
- * all-reduce are made in its output, from where it goes on in place; the others' in the staging block, in as many pieces
- * on all ranks.
+ * Premultiplied sums: a launch multiplies this rank's input, then the sum is that of the products,
+ * by whatever algorithm. So no algorithm knows of factors, and calls without one pay nothing for
+ * them. The products of an all-reduce are made in its output, from where it goes on in place; the
+ * others' in the staging block, in as many pieces on all ranks.
  */
 #include "coll/coll.h"
 #include "programs/coll/premultiply.h"

@@ -9,7 +9,7 @@
 
 enum { BLOCK_WARPS = 16 };
 
-/* What is to be listed, and what comes of it. */
+/* The transfers to be listed, and the lists. */
 struct listing {
     weft_coll *coll;
     enum wp_transfer_operation operation;
@@ -44,8 +44,7 @@ static weft_result listing_allocate(struct listing *listing)
     listing->transfers = calloc(num_given, sizeof *listing->transfers);
     if (listing->ends == NULL || listing->sorted == NULL || listing->lists == NULL ||
         listing->transfers == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d sends and receives",
-                           listing->num_given);
+        return weft__no_memory("no memory for %d sends and receives", listing->num_given);
     return WEFT_OK;
 }
 
@@ -117,7 +116,7 @@ static void add_list(struct listing *listing, int32_t peer, enum wp_direction di
                                   .set = (uint16_t)(set % listing->num_sets)};
 }
 
-/* What goes between this rank and others. */
+/* Transfers between this rank and others. */
 static void list_peers(struct listing *listing)
 {
     const int32_t num_keys = 2 * listing->coll->comm->num_ranks;
@@ -139,13 +138,12 @@ static weft_result check_pair(const weft_comm *comm, int32_t idx,
 {
     if (sent->bytes == received->bytes && sent->dtype == received->dtype)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "count or dtype: what rank %d sends itself, number %d, is %llu bytes "
-                       "of %s, what it receives %llu of %s",
-                       comm->rank, idx, (unsigned long long)sent->bytes,
-                       weft__constant_name(WEFT__ENUM_DTYPE, (int64_t)sent->dtype),
-                       (unsigned long long)received->bytes,
-                       weft__constant_name(WEFT__ENUM_DTYPE, (int64_t)received->dtype));
+    return weft__invalid("count or dtype: what rank %d sends itself, number %d, is %llu bytes of "
+                         "%s, what it receives %llu of %s",
+                         comm->rank, idx, (unsigned long long)sent->bytes,
+                         weft__constant_name(WEFT__ENUM_DTYPE, (int64_t)sent->dtype),
+                         (unsigned long long)received->bytes,
+                         weft__constant_name(WEFT__ENUM_DTYPE, (int64_t)received->dtype));
 }
 
 static weft_result check_num_pairs(const weft_comm *comm, int32_t num_sent, int32_t num_received)
@@ -153,13 +151,13 @@ static weft_result check_num_pairs(const weft_comm *comm, int32_t num_sent, int3
     const int has_more_sent = num_sent > num_received;
     if (num_sent == num_received)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "peer: the group has no %s number %d of rank %d to go with its %s itself",
-                       has_more_sent ? "receive" : "send", has_more_sent ? num_received : num_sent,
-                       comm->rank, has_more_sent ? "send to" : "receive from");
+    return weft__invalid("peer: the group has no %s number %d of rank %d to go with its %s itself",
+                         has_more_sent ? "receive" : "send",
+                         has_more_sent ? num_received : num_sent, comm->rank,
+                         has_more_sent ? "send to" : "receive from");
 }
 
-/* What this rank sends itself: each send, then its receive. */
+/* Transfers of this rank to itself: each send, then its receive. */
 static weft_result list_own_pairs(struct listing *listing)
 {
     const weft_comm *comm = listing->coll->comm;
@@ -183,7 +181,7 @@ static struct weft__coll_table *new_table(weft_coll *coll, uint64_t bytes, weft_
 {
     struct weft__coll_table *table = calloc(1, sizeof *table);
     if (table == NULL) {
-        *result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a group");
+        *result = weft__no_memory("no memory for a group");
         return NULL;
     }
     *result = weft__machine_of(coll->comm)->alloc(coll->comm, bytes, &table->memory);
@@ -404,8 +402,7 @@ weft_result weft__coll_groups_exchange_v(const struct weft__coll_call *call,
 {
     const int32_t num_given = 2 * call->coll->comm->num_ranks;
     struct weft__coll_transfer *given = calloc((size_t)num_given, sizeof *given);
-    if (given == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d rows", num_given);
+    WEFT__CHECK_MEMORY(given, "no memory for %d rows", num_given);
     fill_v(call, rows, given);
     struct listing listing = {.coll = call->coll,
                               .operation = WP_TRANSFERS_OF_A_COLLECTIVE,

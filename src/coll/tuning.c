@@ -27,8 +27,8 @@ struct line {
 static weft_result refuse(const struct line *line, const char *field, const char *text,
                           const char *allowed)
 {
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s:%d: %s is \"%.64s\", allowed are %s",
-                       line->path, line->number, field, text, allowed);
+    return weft__invalid("%s:%d: %s is \"%.64s\", allowed are %s", line->path, line->number, field,
+                         text, allowed);
 }
 
 /* ------------------------------------------------------------------ fields */
@@ -107,9 +107,8 @@ static weft_result parse_algorithm(const struct line *line, const char *text,
         snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), "%s%s",
                  allowed[0] != '\0' ? ", " : "", name);
     }
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s:%d: algorithm is \"%.64s\", allowed are, for %s, %s", line->path,
-                       line->number, text, weft__collective_name(collective), allowed);
+    return weft__invalid("%s:%d: algorithm is \"%.64s\", allowed are, for %s, %s", line->path,
+                         line->number, text, weft__collective_name(collective), allowed);
 }
 
 /* ------------------------------------------------------------------ lines */
@@ -153,17 +152,15 @@ static weft_result add_line(struct line *line, char *text, const struct weft__tu
     if (num_fields == 0)
         return WEFT_OK;
     if (num_fields != NUM_FIELDS)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s:%d: has %s than %d fields: must be %s",
-                           line->path, line->number, num_fields < NUM_FIELDS ? "less" : "more",
-                           NUM_FIELDS, layout);
+        return weft__invalid("%s:%d: has %s than %d fields: must be %s", line->path, line->number,
+                             num_fields < NUM_FIELDS ? "less" : "more", NUM_FIELDS, layout);
     WEFT__TRY(parse_row(line, &num_ranks, &row));
     if (strcmp(line->fields[0], key->machine) != 0 || num_ranks != key->num_ranks)
         return WEFT_OK;
     if (*num_left == 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s:%d: has row %d of %s with %d ranks, allowed are %d", line->path,
-                           line->number, WEFT__TUNING_MAX_ROWS + 1, key->machine, num_ranks,
-                           WEFT__TUNING_MAX_ROWS);
+        return weft__invalid("%s:%d: has row %d of %s with %d ranks, allowed are %d", line->path,
+                             line->number, WEFT__TUNING_MAX_ROWS + 1, key->machine, num_ranks,
+                             WEFT__TUNING_MAX_ROWS);
     (*num_left)--;
     tuning->rows[tuning->num_rows++] = row;
     return WEFT_OK;
@@ -191,10 +188,9 @@ static weft_result check_file(const char *path, int fd)
 {
     struct stat status;
     if (fd < 0 || fstat(fd, &status) != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot open %s: %s", path,
-                           strerror(errno));
+        return weft__invalid("cannot open %s: %s", path, strerror(errno));
     if (!S_ISREG(status.st_mode))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is no regular file", path);
+        return weft__invalid("%s is no regular file", path);
     return WEFT_OK;
 }
 
@@ -206,18 +202,15 @@ static weft_result read_text(const char *path, int fd, char *text)
     while (num_bytes <= MAX_FILE_BYTES &&
            (num_read = read(fd, text + num_bytes, MAX_FILE_BYTES + 1 - num_bytes)) != 0) {
         if (num_read < 0 && errno != EINTR)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot read %s: %s", path,
-                               strerror(errno));
+            return weft__invalid("cannot read %s: %s", path, strerror(errno));
         num_bytes += num_read > 0 ? (size_t)num_read : 0;
     }
     text[num_bytes] = '\0';
     if (strlen(text) < num_bytes)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is no text: byte %zu is 0", path,
-                           strlen(text));
+        return weft__invalid("%s is no text: byte %zu is 0", path, strlen(text));
     if (num_bytes <= MAX_FILE_BYTES)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s has more than %d bytes", path,
-                       MAX_FILE_BYTES);
+    return weft__invalid("%s has more than %d bytes", path, MAX_FILE_BYTES);
 }
 
 weft_result weft__tuning_read(const char *path, const struct weft__tuning_key *key,
@@ -229,7 +222,7 @@ weft_result weft__tuning_read(const char *path, const struct weft__tuning_key *k
     snprintf(tuning->path, sizeof tuning->path, "%s", path);
     weft_result result = check_file(path, fd);
     if (result == WEFT_OK && text == NULL)
-        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to read %s", path);
+        result = weft__no_memory("no memory to read %s", path);
     if (result == WEFT_OK && text != NULL)
         result = read_text(path, fd, text);
     if (result == WEFT_OK)
@@ -247,8 +240,7 @@ static weft_result add_table(const struct weft__shipped_table *table,
                              const struct weft__tuning_key *key, struct weft__tuning *tuning)
 {
     char *text = strdup(table->text);
-    if (text == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to read %s", table->name);
+    WEFT__CHECK_MEMORY(text, "no memory to read %s", table->name);
     const struct line line = {.path = table->name, .source = WEFT__TUNING_SHIPPED};
     const weft_result result = add_lines(line, text, key, tuning);
     free(text);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Which algorithm is used up to which size, as `weft tune` has measured it: a text file with a row per line,
+/* Which algorithm is used up to which size, as `weft tune` has measured it: a text file with a row
+ * per line,
  *
  *     machine ranks collective max_bytes algorithm blocks warps
  *
- * of which a communicator uses those of its machine and number of ranks, in their order. max_bytes are those
- * of weft_coll_algorithm, with K, M or G for powers of 1024, or inf; 0 blocks or warps are the machine's
- * choice; # begins a comment.
+ * of which a communicator uses those of its machine and number of ranks, in their order. max_bytes
+ * are those of weft_coll_algorithm, with K, M or G for powers of 1024, or inf; 0 blocks or warps
+ * are the machine's choice; # begins a comment.
  *
- * The library has such tables of its own, shipped (tables/), for GPUs and numbers of ranks on which it was measured.
- * Their rows come behind those of the file. */
+ * The library has such tables of its own, shipped (tables/), for GPUs and numbers of ranks on which
+ * it was measured. Their rows come behind those of the file. */
 #pragma once
 
 #include <stdint.h>

@@ -41,8 +41,7 @@ void *weft__comm_gather_new(weft_comm *comm, weft_result mine, const void *send,
 {
     void *all = calloc((size_t)comm->num_ranks, bytes);
     if (all == NULL && mine == WEFT_OK)
-        mine = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for what %d ranks say",
-                           comm->num_ranks);
+        mine = weft__no_memory("no memory for what %d ranks say", comm->num_ranks);
     *result = weft__comm_gather(comm, mine, send, bytes, all);
     if (*result == WEFT_OK)
         return all;
@@ -98,8 +97,7 @@ void *weft__comm_calloc(weft_comm *comm, size_t bytes, const char *what, weft_re
 {
     void *memory = calloc(1, bytes);
     const weft_result mine =
-        memory != NULL ? WEFT_OK
-                       : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", bytes);
+        memory != NULL ? WEFT_OK : weft__no_memory("no memory for %zu bytes", bytes);
     *result = weft__comm_agree(comm, mine, what);
     if (*result == WEFT_OK)
         return memory;

@@ -8,7 +8,7 @@
 
 enum weft__call {
     WEFT__CALL_UNKNOWN,
-    /* on the host */
+    /* on the host. */
     WEFT__CALL_COMM_CREATE,
     WEFT__CALL_COMM_SPLIT,
     WEFT__CALL_COMM_SPLIT_STRIDED,
@@ -24,7 +24,7 @@ enum weft__call {
     WEFT__CALL_CAPTURE_DESTROY,
     WEFT__CALL_EP_CREATE,
     WEFT__CALL_LL_CREATE,
-    /* on streams; the first eight in the order of weft_collective */
+    /* on streams; the first eight in the order of weft_collective. */
     WEFT__CALL_ALL_REDUCE,
     WEFT__CALL_REDUCE_SCATTER,
     WEFT__CALL_ALL_GATHER,
@@ -82,7 +82,7 @@ static inline void weft__tell_bytes(uint64_t num_bytes)
         (struct weft__call_detail){.call = weft__current_call, .num_bytes = num_bytes};
 }
 
-/* "weft_heap_alloc" */
+/* "weft_heap_alloc". */
 const char *weft__call_name(int32_t call);
 
 /* Where in its calls a rank is. */

@@ -62,16 +62,15 @@ static weft_result read_config(const weft_comm_config *config, struct origin *or
             origin->parent != NULL ? origin->parent->num_streams : (int32_t)num_streams;
     const uint64_t max_bytes = origin->config.heap_max_bytes;
     if (result == WEFT_OK && max_bytes > 0 && origin->config.heap_bytes > max_bytes)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "heap_bytes is %" PRIu64 "; it must be at most heap_max_bytes, %" PRIu64,
-                           origin->config.heap_bytes, max_bytes);
+        return weft__invalid("heap_bytes is %" PRIu64
+                             "; it must be at most heap_max_bytes, %" PRIu64,
+                             origin->config.heap_bytes, max_bytes);
     const uint64_t largest_bytes = UINT64_C(1) << 46; /* half of the addresses of a process */
     if (result == WEFT_OK &&
         (max_bytes > largest_bytes || origin->config.heap_bytes > largest_bytes))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "heap_bytes is %" PRIu64 ", heap_max_bytes is %" PRIu64
-                           "; at most %" PRIu64 " are allowed",
-                           origin->config.heap_bytes, max_bytes, largest_bytes);
+        return weft__invalid("heap_bytes is %" PRIu64 ", heap_max_bytes is %" PRIu64
+                             "; at most %" PRIu64 " are allowed",
+                             origin->config.heap_bytes, max_bytes, largest_bytes);
     return result;
 }
 
@@ -87,9 +86,8 @@ static weft_result read_num_nodes(struct origin *origin)
         WEFT__TRY(weft__setting_number(WEFT__SETTING_NODES, &num_nodes));
     }
     if (num_nodes < 0 || (num_nodes > 0 && origin->num_ranks % num_nodes != 0))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s is %" PRId64 "; it must divide the number of ranks, which is %d",
-                           name, num_nodes, origin->num_ranks);
+        return weft__invalid("%s is %" PRId64 "; it must divide the number of ranks, which is %d",
+                             name, num_nodes, origin->num_ranks);
     origin->num_nodes = (int32_t)num_nodes;
     return WEFT_OK;
 }
@@ -110,18 +108,16 @@ static weft_result init_topology(weft_comm *comm, const struct origin *origin)
 {
     const struct weft__identity *table = comm->identities;
     uint64_t *keys = malloc((size_t)comm->num_ranks * sizeof(*keys));
-    if (keys == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    WEFT__CHECK_MEMORY(keys, "no memory for %d ranks", comm->num_ranks);
     weft_result result = WEFT_OK;
     int32_t node_size = origin->num_nodes > 0 ? comm->num_ranks / origin->num_nodes : 1;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         int32_t first = rank - rank % node_size; /* of a virtual node */
         keys[rank] = origin->num_nodes > 0 ? (uint64_t)first : table[rank].node_key;
         if (result == WEFT_OK && table[rank].host_key != table[first].host_key)
-            result = weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                                 "num_nodes is %d: ranks %d and %d would be one node, but are on "
-                                 "different hosts",
-                                 origin->num_nodes, first, rank);
+            result = weft__invalid(
+                "num_nodes is %d: ranks %d and %d would be one node, but are on different hosts",
+                origin->num_nodes, first, rank);
     }
     if (result == WEFT_OK)
         result = weft__topology_init(&comm->topology, keys, comm->num_ranks);
@@ -135,9 +131,8 @@ static weft_result read_heartbeat(uint32_t *limit_ms)
     int64_t limit = 0;
     weft_result result = weft__setting_number(WEFT__SETTING_HEARTBEAT_MS, &limit);
     if (result == WEFT_OK && limit != 0 && limit < WEFT__HEARTBEAT_MIN_LIMIT_MS)
-        result = weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                             "%s is %" PRId64 "; it must be 0, or %d..%" PRId64, info->name, limit,
-                             WEFT__HEARTBEAT_MIN_LIMIT_MS, info->max);
+        result = weft__invalid("%s is %" PRId64 "; it must be 0, or %d..%" PRId64, info->name,
+                               limit, WEFT__HEARTBEAT_MIN_LIMIT_MS, info->max);
     *limit_ms = (uint32_t)limit;
     return result;
 }
@@ -196,7 +191,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     comm->identities = calloc((size_t)origin->num_ranks, sizeof(*comm->identities));
     comm->fd_marks = calloc(2, (size_t)origin->num_ranks);
     if (comm->identities == NULL || comm->fd_marks == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", origin->num_ranks);
+        return weft__no_memory("no memory for %d ranks", origin->num_ranks);
     WEFT__TRY(weft__status_init(&comm->status, origin->num_ranks));
     WEFT__TRY(meet(comm, origin));
     weft__status_know_ranks(&comm->status, comm->identities);
@@ -239,7 +234,7 @@ static weft_comm *allocate(const struct origin *origin)
 {
     weft_comm *comm = calloc(1, sizeof(*comm));
     if (comm == NULL) {
-        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+        weft__no_memory("no memory for a communicator");
         return NULL;
     }
     weft__waits_init(&comm->waits);

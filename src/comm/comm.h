@@ -22,7 +22,7 @@ struct weft__windows; /* memory that all ranks have mapped, of a layer above */
 struct weft__network; /* traffic between nodes, of a layer above */
 struct weft__heap_kind;
 
-/* What a machine (of the layer above) adds to a communicator. */
+/* A machine (of the layer above) adds this to a communicator. */
 struct weft__comm_hooks {
     const char *name; /* of the machine: the same on all ranks */
     /* Collective, when the ranks have met: sets heap_kind, and machine_state if there is any. */
@@ -100,12 +100,13 @@ weft_result weft__comm_find_cause(weft_comm *comm, weft_result result);
 void weft__comm_destroy(weft_comm *comm);
 
 /* ---------------------------------------------------------------- exchanges of the hosts
- * Collective: every rank takes part in every exchange of a call. A rank that has failed by itself before, for lack
- * of memory for one, says so in the exchange, and all ranks return its error; were it to return at once, the
- * others would wait until the deadline. A rank's own failure is `mine`, with the thread's last error.
+ * Collective: every rank takes part in every exchange of a call. A rank that has failed by itself
+ * before, for lack of memory for one, says so in the exchange, and all ranks return its error; were
+ * it to return at once, the others would wait until the deadline. A rank's own failure is `mine`,
+ * with the thread's last error.
  *
- * All fail with WEFT_ERROR_MISMATCH, which names both calls, where ranks are in different ones; at once when a
- * rank dies; and after the deadline, naming the ranks that did not come. */
+ * All fail with WEFT_ERROR_MISMATCH, which names both calls, where ranks are in different ones; at
+ * once when a rank dies; and after the deadline, naming the ranks that did not come. */
 
 /* Each call of weft.h in which all ranks take part begins with this. */
 static inline void weft__comm_enter(weft_comm *comm, enum weft__call call)
@@ -114,7 +115,7 @@ static inline void weft__comm_enter(weft_comm *comm, enum weft__call call)
     comm->step = (struct weft__call_step){.call = (int32_t)call};
 }
 
-/* recv[num_ranks][bytes] */
+/* recv[num_ranks][bytes]. */
 weft_result weft__comm_all_gather(weft_comm *comm, const void *send, size_t bytes, void *recv);
 /* An all-gather to which a rank may bring its own failure; then the rest may be NULL. */
 weft_result weft__comm_gather(weft_comm *comm, weft_result mine, const void *send, size_t bytes,
@@ -138,7 +139,7 @@ weft_result weft__comm_agree(weft_comm *comm, weft_result mine, const char *what
 /* Zeroed memory of this process for each rank, or for none; the caller frees it. */
 void *weft__comm_calloc(weft_comm *comm, size_t bytes, const char *what, weft_result *result);
 
-/* What all of them are made of. */
+/* All of them are made of this. */
 struct weft__share {
     struct weft__call_step step;
     weft_result

@@ -21,8 +21,7 @@ weft_result weft__topology_init(struct weft__topology *topology, const uint64_t 
     topology->local_of_rank = malloc((size_t)num_ranks * sizeof(int32_t));
     if (topology->node_of_rank == NULL || topology->local_of_rank == NULL) {
         weft__topology_destroy(topology);
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the nodes of %d ranks",
-                           num_ranks);
+        return weft__no_memory("no memory for the nodes of %d ranks", num_ranks);
     }
     for (int32_t rank = 0; rank < num_ranks; rank++) {
         int32_t mate = rank - 1; /* the last rank before this one on the same node */

@@ -169,8 +169,7 @@ weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_
 weft_result weft__ep_create_experts(weft_comm *comm, const weft_ep_config *config, weft_ep **out)
 {
     weft_ep *ep = calloc(1, sizeof *ep);
-    if (ep == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_ep");
+    WEFT__CHECK_MEMORY(ep, "no memory for a weft_ep");
     const weft_result result = weft__placement_create(&ep->placement, config, comm->num_ranks);
     if (result != WEFT_OK) {
         free(ep);

@@ -5,7 +5,7 @@
 #include "ep/ep_internode.h"
 #include "launch/exchange_host.h"
 
-/* What a configuration may ask for. */
+/* Limits of a configuration. */
 enum { WEFT__EP_MAX_BLOCKS = 65535, WEFT__EP_MAX_ALIGNMENT = 1 << 20 };
 
 struct weft_ep {
@@ -65,8 +65,10 @@ struct weft_ep_handle {
         uint64_t relay_tokens_offset, dropped_rows_offset, dropped_expanded_offset;
     } counts;
     weft_event *notified;
-    int has_relayed; /* rows of other nodes' tokens, since the last notify, if nothing is in graphs */
-    int is_in_graphs; /* some operation between nodes: then the machine alone knows what has relayed */
+    /* Rows of other nodes' tokens, since the last notify, if nothing is in graphs. */
+    int has_relayed;
+    /* Some operation between nodes: then the machine alone knows what has relayed. */
+    int is_in_graphs;
     uint64_t notify_stream_id; /* of the last notify */
     int is_captured;           /* the last notify went into a graph: the host cannot wait for it */
 };

@@ -61,10 +61,9 @@ weft_result weft__internode_check_row(const struct weft__internode *internode,
     const uint64_t needed = WP_CHUNK_HEADER_BYTES + wire_row_bytes;
     if (needed <= internode->rings.slot_bytes)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "staging_slot_bytes is %u; a row of all planes with its top-k data takes "
-                       "%llu between nodes",
-                       internode->rings.slot_bytes, (unsigned long long)needed);
+    return weft__invalid("staging_slot_bytes is %u; a row of all planes with its top-k data takes "
+                         "%llu between nodes",
+                         internode->rings.slot_bytes, (unsigned long long)needed);
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -75,7 +74,7 @@ uint64_t weft__internode_told_bytes(const struct weft__internode *internode)
                          internode->num_node_experts);
 }
 
-/* What notify tells is behind the rings' words. */
+/* The messages of notify are behind the rings' words. */
 static uint64_t told_area_bytes(const struct weft__internode *internode)
 {
     return wp_told_area_bytes(internode->rings.nodes.num_nodes,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a weft_ep over several nodes has beside the rest: rings, and room to tell counts. */
+/* A weft_ep over several nodes has this beside the rest: rings, and memory for counts. */
 #pragma once
 
 #include "ep/expert_placement.h"

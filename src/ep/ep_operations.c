@@ -125,7 +125,7 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
     return handle->is_captured ? WEFT_OK : stream->machine->event_record(handle->notified, stream);
 }
 
-/* What all ranks must give alike; told from the pointers, since either side's may be NULL at size
+/* Arguments that all ranks must give alike; seen by the pointers: either side's may be NULL at size
  * 0. */
 static uint32_t dispatch_options(const weft_ep_handle *handle, const weft_ep_dispatch_args *args)
 {

@@ -35,7 +35,7 @@ static weft_result check_stageable(const struct weft__arrays *arrays,
     const weft_ep *ep = arrays->handle->ep;
     weft_comm *comm = ep->comm;
     uint64_t offset;
-    /* What begins in the heap, and does not end there, is wrong rather than elsewhere. */
+    /* Memory that begins in the heap, and does not end there, is wrong rather than elsewhere. */
     if (array->ptr == NULL || weft__heap_peer(comm->heap, array->ptr, comm->rank) != NULL)
         WEFT__TRY(weft__heap_offset(comm->heap, array->ptr, num_bytes(arrays, array), array->name,
                                     &offset));
@@ -86,7 +86,7 @@ uint64_t weft__staging_words_bytes(uint64_t staging_bytes)
     return (staging_bytes + BYTES_PER_WORD - 1) / BYTES_PER_WORD * sizeof(int32_t);
 }
 
-/* Of a token at all ranks, with all that it may have, so that it is the same number on all
+/* Bytes of a token at all ranks, with all that it may have, so that it is the same number on all
  * ranks. */
 static uint64_t token_bytes(const struct weft__arrays *arrays)
 {

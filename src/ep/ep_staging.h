@@ -2,8 +2,8 @@
 /*
  * The arrays of a dispatch or combine that other ranks access: where they are, if these reach them
  * there, else in the weft_ep's staging block of the heap. If what is staged fits it, rows have the
- * same places there, with copies before or after; else they go in rounds (programs/ep/rounds.h). Each
- * rank does this for itself: the others are told places, and whether there are rounds.
+ * same places there, with copies before or after; else they go in rounds (programs/ep/rounds.h).
+ * Each rank does this for itself: the others are told places, and whether there are rounds.
  */
 #pragma once
 

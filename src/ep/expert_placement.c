@@ -19,7 +19,7 @@ static weft_result allocate(struct weft__placement *placement, int32_t num_exper
     if (placement->expert_offsets == NULL || placement->entry_ranks == NULL ||
         placement->entry_experts == NULL || placement->entry_local == NULL ||
         placement->rank_offsets == NULL || placement->rank_entries == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to place %d experts", num_experts);
+        return weft__no_memory("no memory to place %d experts", num_experts);
     return WEFT_OK;
 }
 
@@ -41,17 +41,15 @@ static weft_result check_offsets(const weft_ep_config *config)
 {
     const int32_t *offsets = config->expert_offsets;
     if (config->expert_ranks == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "expert_ranks is NULL but expert_offsets is not: give both or neither");
+        return weft__invalid(
+            "expert_ranks is NULL but expert_offsets is not: give both or neither");
     if (offsets[0] != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "expert_offsets[0] is %d, must be 0",
-                           offsets[0]);
+        return weft__invalid("expert_offsets[0] is %d, must be 0", offsets[0]);
     for (int32_t expert = 0; expert < config->num_experts; expert++) {
         if (offsets[expert + 1] <= offsets[expert])
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "expert_offsets[%d] is %d, must be above expert_offsets[%d] = %d: "
-                               "every expert is on at least one rank",
-                               expert + 1, offsets[expert + 1], expert, offsets[expert]);
+            return weft__invalid("expert_offsets[%d] is %d, must be above expert_offsets[%d] = %d: "
+                                 "every expert is on at least one rank",
+                                 expert + 1, offsets[expert + 1], expert, offsets[expert]);
     }
     return WEFT_OK;
 }
@@ -69,13 +67,11 @@ static weft_result copy_table(struct weft__placement *placement, const weft_ep_c
              i++) {
             const int32_t rank = config->expert_ranks[i];
             if (rank < 0 || rank >= num_ranks)
-                return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                                   "expert_ranks[%d] (of expert %d) is %d, allowed are 0..%d", i,
-                                   expert, rank, num_ranks - 1);
+                return weft__invalid("expert_ranks[%d] (of expert %d) is %d, allowed are 0..%d", i,
+                                     expert, rank, num_ranks - 1);
             if (last_expert[rank] == expert)
-                return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                                   "expert_ranks[%d] is %d, which is named twice for expert %d", i,
-                                   rank, expert);
+                return weft__invalid("expert_ranks[%d] is %d, which is named twice for expert %d",
+                                     i, rank, expert);
             last_expert[rank] = expert;
             placement->entry_ranks[i] = rank;
         }
@@ -87,8 +83,7 @@ static weft_result place_by_table(struct weft__placement *placement, const weft_
                                   int32_t num_ranks)
 {
     int32_t *last_expert = calloc((size_t)num_ranks, sizeof(int32_t));
-    if (last_expert == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to check the expert placement");
+    WEFT__CHECK_MEMORY(last_expert, "no memory to check the expert placement");
     const weft_result result = copy_table(placement, config, num_ranks, last_expert);
     free(last_expert);
     return result;
@@ -130,8 +125,7 @@ weft_result weft__placement_create(struct weft__placement *placement, const weft
         result = check_offsets(config);
     else if (config->expert_ranks != NULL)
         result =
-            weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                        "expert_offsets is NULL but expert_ranks is not: give both or neither");
+            weft__invalid("expert_offsets is NULL but expert_ranks is not: give both or neither");
     if (result != WEFT_OK)
         return result;
 

@@ -45,7 +45,7 @@ static const enum table first_tables[WEFT__NUM_BLOCKS + 1] = {
     [WEFT__NUM_BLOCKS] = NUM_TABLES,
 };
 
-/* What tables are made for. */
+/* The sizes that tables are made for. */
 struct sizes {
     const weft_ep *ep;
     const struct weft__placement *placement;
@@ -281,8 +281,7 @@ static weft_result create_counts(weft_ep_handle *handle)
     counts->dropped_rows_offset = offsets[TABLE_DROPPED_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->bytes = counts->dropped_rows_offset + sizeof(int64_t);
     counts->host = calloc(1, counts->bytes);
-    return counts->host != NULL ? WEFT_OK
-                                : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a handle");
+    return counts->host != NULL ? WEFT_OK : weft__no_memory("no memory for a handle");
 }
 
 static weft_result create_tables(weft_ep_handle *handle)
@@ -354,8 +353,7 @@ weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config
 {
     WEFT__TRY(weft__nodes_check(ep->comm, "dispatch and combine"));
     weft_ep_handle *handle = calloc(1, sizeof *handle);
-    if (handle == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a handle");
+    WEFT__CHECK_MEMORY(handle, "no memory for a handle");
     handle->ep = ep;
     handle->max_tokens = config->max_tokens;
     handle->order = config->order;

@@ -16,7 +16,7 @@ static uint64_t place_tables(struct wp_low_latency *device, int32_t num_ranks, i
 {
     const struct wp_ll_plan *plan = &device->plan;
     const uint64_t blocks = (uint64_t)plan->num_blocks, ranks = (uint64_t)num_ranks;
-    const uint64_t halves = (uint64_t)plan->num_halves, tokens = (uint64_t)plan->max_tokens;
+    const uint64_t buffers = (uint64_t)plan->num_buffers, tokens = (uint64_t)plan->max_tokens;
     const uint64_t choices = tokens * (uint64_t)plan->num_topk;
     const int has_packets = wp_ll_has_packets(plan), has_nodes = plan->has_nodes;
     const int keeps_slots = has_nodes || plan->answers_stay;
@@ -26,24 +26,24 @@ static uint64_t place_tables(struct wp_low_latency *device, int32_t num_ranks, i
     offset += wp_ll_align((uint64_t)(num) * sizeof *device->field);
     TABLE(blocks, blocks)
     TABLE(choices, blocks * (uint64_t)plan->block_tokens * (uint64_t)plan->num_topk)
-    TABLE(answering, halves * choices)
+    TABLE(answering, buffers * choices)
     TABLE(counters, blocks * (uint64_t)wp_ll_num_counters(plan, num_ranks))
     TABLE(ranks_of_tokens, blocks * tokens * (uint64_t)wp_ll_rank_words(num_ranks))
     TABLE(expert_bases, plan->is_by_expert ? blocks * ranks * (uint64_t)plan->max_local_experts : 0)
-    TABLE(packed_choices, plan->is_by_expert ? halves * ranks * choices : 0)
+    TABLE(packed_choices, plan->is_by_expert ? buffers * ranks * choices : 0)
     TABLE(sums,
           wp_ll_has_node_sums(plan) ? blocks * (uint64_t)num_warps * wp_ll_sum_bytes(plan) : 0)
-    TABLE(received_half, 1)
+    TABLE(received_buffer, 1)
     TABLE(masks.mask, ranks)
     TABLE(masks.missing, blocks * ranks)
     TABLE(masks.verdicts, ranks)
     TABLE(masks.num_blocks_done, 1)
-    TABLE(network.taken, has_nodes ? WP_LL_NUM_MAILS * halves * ranks * blocks : 0)
-    TABLE(answer_slots, keeps_slots ? halves * choices : 0)
-    TABLE(network.told_epochs, has_nodes ? WP_LL_NUM_MAILS * ranks * blocks : 0)
+    TABLE(network.taken, has_nodes ? WP_LL_NUM_PAYLOADS * buffers * ranks * blocks : 0)
+    TABLE(answer_slots, keeps_slots ? buffers * choices : 0)
+    TABLE(network.told_epochs, has_nodes ? WP_LL_NUM_PAYLOADS * ranks * blocks : 0)
     TABLE(network.relayed_rows, tokens * (uint64_t)plan->message.num_nodes)
-    TABLE(num_rows, halves * ranks)
-    TABLE(row_targets, has_packets ? halves * ranks * tokens : 0)
+    TABLE(num_rows, buffers * ranks)
+    TABLE(row_targets, has_packets ? buffers * ranks * tokens : 0)
     TABLE(rows_taken, ranks)
 #undef TABLE
     return offset;
@@ -92,7 +92,7 @@ static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *co
         grid.num_blocks = config->within->grid.num_blocks;
     if (config->num_warps > 0) {
         grid.num_warps = config->num_warps;
-        grid.num_hearers = grid.num_warps > num_ranks ? num_ranks : 0;
+        grid.num_receiver_warps = grid.num_warps > num_ranks ? num_ranks : 0;
     }
     return grid;
 }
@@ -151,7 +151,7 @@ static int64_t num_warps_of(const weft_ll *ll)
     return (int64_t)ll->grid.num_blocks * ll->grid.num_warps;
 }
 
-/* Of a hundred blocks, those that only receive. Measured on 4x H200 (2026-11-27), of 128 tokens:
+/* Percent of the blocks that only receive. Measured on 4x H200, 128 tokens:
  * dispatch of BF16 takes 21.5 us by rank and 23.0 by expert with 75, 21.0 and 22.0 with 84, 21.0
  * and 21.6 with 88, 22.4 and 23.1 with 92; of FP8, which takes long to make, 14.7 and 15.8 with 75,
  * 14.4 and 17.2 with 71, 15.1 and 16.1 with 79. Combine by rank takes 19.5 with 75, 19.2 with 70,
@@ -246,7 +246,7 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
         .layout = config->layout,
         .num_experts = ll->ep->placement.host.num_experts,
         .expert_capacity = plan->capacity,
-        .num_results = plan->num_halves,
+        .num_results = plan->num_buffers,
         .answer = config->answer,
         .answer_dtype = plan->answer_dtype,
         .narrow_dtype = config->quantisation.dtype,
@@ -310,7 +310,7 @@ static void describe(weft_ll *ll, const weft_ll_config *config)
     ll->grid = choose_grid(ll->ep, config, &device->plan, work_kind_of(&device->plan));
     ll->combine_warps = choose_combine_warps(ll->ep, config, &device->plan);
     if (work_kind_of(&device->plan) == WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS)
-        device->num_hearers = ll->grid.num_hearers;
+        device->num_receiver_warps = ll->grid.num_receiver_warps;
     if (config->on_missing == WEFT_LL_MASK)
         device->masks.absent_after_ms =
             config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;
@@ -388,7 +388,7 @@ static weft_ll *new_ll(weft_comm *comm, const weft_ll_config *config, weft_resul
         return weft__comm_calloc(comm, sizeof *ll, "have a weft_ll", result);
     ll = calloc(1, sizeof *ll);
     if (ll == NULL)
-        *result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_ll");
+        *result = weft__no_memory("no memory for a weft_ll");
     return ll;
 }
 
@@ -447,16 +447,16 @@ void weft__ll_query_slots(const weft_ll *ll, weft_ll_slots *slots)
     *slots = (weft_ll_slots){
         .row_stride_bytes = plan->slot.bytes,
         .source_stride_bytes = plan->slot.bytes * (uint64_t)plan->max_tokens,
-        .half = ll->device.received_half,
+        .half = ll->device.received_buffer,
     };
-    for (int32_t half = 0; half < plan->num_halves; half++) {
+    for (int32_t buffer = 0; buffer < plan->num_buffers; buffer++) {
         const char *first =
-            rows + (uint64_t)half * (uint64_t)num_ranks * slots->source_stride_bytes;
-        slots->x[half] = first;
+            rows + (uint64_t)buffer * (uint64_t)num_ranks * slots->source_stride_bytes;
+        slots->x[buffer] = first;
         if (plan->scales_bytes > 0)
-            slots->scales[half] = first + plan->slot.scales_offset;
-        slots->experts[half] = (const void *)(first + plan->slot.experts_offset);
-        slots->topk_weights[half] = (const void *)(first + plan->slot.weights_offset);
-        slots->src_token[half] = (const void *)(first + plan->slot.token_offset);
+            slots->scales[buffer] = first + plan->slot.scales_offset;
+        slots->experts[buffer] = (const void *)(first + plan->slot.experts_offset);
+        slots->topk_weights[buffer] = (const void *)(first + plan->slot.weights_offset);
+        slots->src_token[buffer] = (const void *)(first + plan->slot.token_offset);
     }
 }

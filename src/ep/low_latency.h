@@ -10,17 +10,17 @@
 
 _Static_assert(WEFT_LL_MAX_TOKENS == UINT16_MAX, "numbers of tokens fit 16 bits");
 
-/* What has been issued, which is what the device counts when it runs, unless something has been
+/* Counts of what has been issued, as the device counts when it runs, unless something has been
  * captured: a graph runs as often as its owner likes, and then only the device knows what is
  * outstanding. */
 struct weft__ll_issued {
     int is_in_graphs;
     int64_t rows_sent, rows_received, rows_answered, rows_ended;
     int64_t answers_sent, answers_received;
-    int keeps[WP_NUM_HALVES];             /* whether the answers of a half let their result stay */
-    int32_t result_tokens[WP_NUM_HALVES]; /* this rank's, in the result of a half */
-    int32_t answer_tokens[WP_NUM_HALVES]; /* the same, that the answers of a half are to */
-    int32_t result_capacity[WP_NUM_HALVES]; /* by expert: of the dispatch that received it */
+    int keeps[WP_NUM_BUFFERS]; /* whether the answers of a buffer let their result stay */
+    int32_t result_tokens[WP_NUM_BUFFERS];   /* this rank's, in the result of a buffer */
+    int32_t answer_tokens[WP_NUM_BUFFERS];   /* the same, that the answers of a buffer are to */
+    int32_t result_capacity[WP_NUM_BUFFERS]; /* by expert: of the dispatch that received it */
 };
 
 /* Memory for each weft_ll within another, taken piece by piece. */
@@ -50,7 +50,7 @@ struct weft_ll {
     int goes_on_without_the_dead;
 };
 
-/* low_latency_plan.c. Without what depends on the number of blocks, on which ranks agree, */
+/* low_latency_plan.c. Without what depends on the number of blocks, on which ranks agree,. */
 struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config);
 /* and that. */
 void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,
@@ -120,7 +120,7 @@ int32_t weft__ll_num_tokens(const weft_ll *ll, weft_ll_phases phases);
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream);
 weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft_stream *stream);
 weft_result weft__ll_release(weft_ll *ll, weft_stream *stream);
-/* Of a weft_ll whose answers stay: waits until nobody reads them. */
+/* For a weft_ll whose answers stay: waits until nobody reads them. */
 weft_result weft__ll_leave(weft_ll *ll);
 
 /* With masks: `more` ranks are masked from now on, `mask` gets all; NULL: none, or not wanted. */

@@ -35,7 +35,7 @@ static int32_t least(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* Of the smallest node. */
+/* The ranks of the smallest node. */
 static int32_t least_local(const weft_comm *comm)
 {
     int32_t smallest = comm->num_ranks;
@@ -82,7 +82,7 @@ struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct w
                                            uint64_t *bytes)
 {
     const int32_t num_tokens = plan->block_tokens, num_topk = plan->num_topk;
-    const uint64_t blocks = (uint64_t)plan->num_halves * (uint64_t)plan->num_blocks;
+    const uint64_t blocks = (uint64_t)plan->num_buffers * (uint64_t)plan->num_blocks;
     const int32_t most = most_remote(comm); /* all ranks have as much memory */
     struct wp_ll_network network = {.num_remote = count_remote(comm)};
     *bytes = 0;
@@ -135,8 +135,7 @@ static weft_result upload_ranks(weft_ll *ll)
     weft_comm *comm = ll->ep->comm;
     const size_t bytes = 2 * (size_t)comm->num_ranks * sizeof(int32_t);
     int32_t *ranks = malloc(bytes);
-    if (ranks == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    WEFT__CHECK_MEMORY(ranks, "no memory for %d ranks", comm->num_ranks);
     list_ranks(comm, ranks);
     const weft_result result = weft__machine_duplicate(comm, ranks, bytes, &ll->ranks);
     free(ranks);

@@ -28,47 +28,43 @@ static int is_known(weft_ll *ll, weft_stream *stream)
     return !ll->issued.is_in_graphs;
 }
 
-/* What has been sent and not been received yet would be received in place of what the call itself
+/* An earlier send that has not been received yet would be received in place of what the call itself
  * sends. */
 static weft_result check_phases(const char *operation, weft_ll_phases phases, int64_t num_under_way)
 {
     if (phases == WEFT_LL_SEND_AND_RECEIVE && num_under_way > 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "phases is WEFT_LL_SEND_AND_RECEIVE (0), but a %s has been sent and not "
-                           "been received yet: receive it first, or only send",
-                           operation);
+        return weft__invalid("phases is WEFT_LL_SEND_AND_RECEIVE (0), but a %s has been sent and "
+                             "not been received yet: receive it first, or only send",
+                             operation);
     if (!sends(phases) && num_under_way == 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: no %s has been sent that is not received yet", operation);
+        return weft__invalid("ll: no %s has been sent that is not received yet", operation);
     return WEFT_OK;
 }
 
 static weft_result check_has_result(const struct weft__ll_issued *issued)
 {
     if (issued->rows_answered >= issued->rows_received)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: there is no result that has been received and not been combined");
+        return weft__invalid("ll: there is no result that has been received and not been combined");
     return WEFT_OK;
 }
 
 weft_result weft__ll_check_dispatch(weft_ll *ll, weft_ll_phases phases, weft_stream *stream)
 {
     const struct weft__ll_issued *issued = &ll->issued;
-    const int32_t num_results = ll->device.plan.num_halves;
+    const int32_t num_results = ll->device.plan.num_buffers;
     if (!is_known(ll, stream))
         return WEFT_OK;
     if (sends(phases) && issued->rows_sent - issued->rows_ended >= num_results)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: %d results are outstanding, which is all that it has: receive "
-                           "the combine of the oldest, or release it, first",
-                           num_results);
+        return weft__invalid("ll: %d results are outstanding, which is all that it has: receive "
+                             "the combine of the oldest, or release it, first",
+                             num_results);
     return check_phases("dispatch", phases, issued->rows_sent - issued->rows_received);
 }
 
-/* The half of the operation that comes after `count` others. */
-static uint64_t half_after(const weft_ll *ll, int64_t count)
+/* The buffer of the operation that comes after `count` others. */
+static uint64_t buffer_after(const weft_ll *ll, int64_t count)
 {
-    return wp_ll_half(&ll->device.plan, (uint64_t)count);
+    return wp_ll_buffer(&ll->device.plan, (uint64_t)count);
 }
 
 int32_t weft__ll_capacity(const weft_ll *ll, int32_t wished)
@@ -85,19 +81,18 @@ int32_t weft__ll_words_per_expert(const weft_ll *ll, const weft_ll_combine_args 
 /* The rows of the next result to be answered are laid out by its dispatch's capacity. */
 static weft_result check_capacity(const weft_ll *ll, int32_t capacity)
 {
-    const int32_t received = ll->issued.result_capacity[half_after(ll, ll->issued.rows_answered)];
+    const int32_t received = ll->issued.result_capacity[buffer_after(ll, ll->issued.rows_answered)];
     return weft__ll_capacity(ll, capacity) == received
                ? WEFT_OK
-               : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                             "expert_capacity is %d, must be that of the dispatch, %d", capacity,
-                             received);
+               : weft__invalid("expert_capacity is %d, must be that of the dispatch, %d", capacity,
+                               received);
 }
 
 weft_result weft__ll_check_combine(weft_ll *ll, weft_ll_phases phases, int32_t capacity,
                                    weft_stream *stream)
 {
     const struct weft__ll_issued *issued = &ll->issued;
-    const int32_t num_results = ll->device.plan.num_halves;
+    const int32_t num_results = ll->device.plan.num_buffers;
     const int64_t num_under_way = issued->answers_sent - issued->answers_received;
     if (!is_known(ll, stream))
         return WEFT_OK;
@@ -106,10 +101,9 @@ weft_result weft__ll_check_combine(weft_ll *ll, weft_ll_phases phases, int32_t c
         WEFT__TRY(check_capacity(ll, capacity));
     }
     if (sends(phases) && num_under_way >= num_results)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: %d combines have been sent and not been received, which is all "
-                           "that it has",
-                           num_results);
+        return weft__invalid(
+            "ll: %d combines have been sent and not been received, which is all that it has",
+            num_results);
     return check_phases("combine", phases, num_under_way);
 }
 
@@ -120,25 +114,24 @@ weft_result weft__ll_check_release(weft_ll *ll, weft_stream *stream)
         return WEFT_OK;
     WEFT__TRY(check_has_result(issued));
     if (issued->answers_received < issued->answers_sent)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: a combine has been sent and not been received yet");
+        return weft__invalid("ll: a combine has been sent and not been received yet");
     return WEFT_OK;
 }
 
 int32_t weft__ll_num_tokens(const weft_ll *ll, weft_ll_phases phases)
 {
     const struct weft__ll_issued *issued = &ll->issued;
-    return sends(phases) ? issued->result_tokens[half_after(ll, issued->rows_answered)]
-                         : issued->answer_tokens[half_after(ll, issued->answers_received)];
+    return sends(phases) ? issued->result_tokens[buffer_after(ll, issued->rows_answered)]
+                         : issued->answer_tokens[buffer_after(ll, issued->answers_received)];
 }
 
 static void note_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args)
 {
     struct weft__ll_issued *issued = &ll->issued;
     if (sends(args->phases))
-        issued->result_tokens[half_after(ll, issued->rows_sent++)] = args->num_tokens;
+        issued->result_tokens[buffer_after(ll, issued->rows_sent++)] = args->num_tokens;
     if (receives(args->phases))
-        issued->result_capacity[half_after(ll, issued->rows_received++)] =
+        issued->result_capacity[buffer_after(ll, issued->rows_received++)] =
             weft__ll_capacity(ll, args->expert_capacity);
 }
 
@@ -146,13 +139,14 @@ static void note_combine(weft_ll *ll, weft_ll_phases phases, int keeps)
 {
     struct weft__ll_issued *issued = &ll->issued;
     if (sends(phases)) {
-        const uint64_t half = half_after(ll, issued->answers_sent++);
-        issued->keeps[half] = keeps;
-        issued->answer_tokens[half] = issued->result_tokens[half_after(ll, issued->rows_answered)];
+        const uint64_t buffer = buffer_after(ll, issued->answers_sent++);
+        issued->keeps[buffer] = keeps;
+        issued->answer_tokens[buffer] =
+            issued->result_tokens[buffer_after(ll, issued->rows_answered)];
         issued->rows_answered += !keeps;
     }
     if (receives(phases))
-        issued->rows_ended += !issued->keeps[half_after(ll, issued->answers_received++)];
+        issued->rows_ended += !issued->keeps[buffer_after(ll, issued->answers_received++)];
 }
 
 /* ---------------------------------------------------------------- arguments */
@@ -308,7 +302,7 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
     const struct wp_ll_plan *plan = &ll->device.plan;
     struct wp_low_latency device = device_for(ll, args->waited_ns);
     device.num_receivers = ll->combine_receivers;
-    device.num_hearers = 0;
+    device.num_receiver_warps = 0;
     const struct wp_low_latency_combine_args program_args = {
         .ll = device,
         .phases = phases_of(args->phases),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a weft_ll's configuration means to its programs. */
+/* The plan of programs for a weft_ll's configuration. */
 #include "ep/low_latency.h"
 #include "programs/low_latency/ll_usual.h"
 
@@ -39,7 +39,7 @@ static struct wp_quantisation quantisation_of(const weft_ll_config *config)
     return config->quantisation.dtype == WEFT_DTYPE_NONE ? none : quantisation;
 }
 
-/* Of a row, side by side. */
+/* The parts of a row, side by side. */
 static uint64_t scales_bytes(const weft_ll_config *config)
 {
     const struct wp_quantisation quantisation = quantisation_of(config);
@@ -80,7 +80,7 @@ static int32_t most_ranks(const struct wp_ll_plan *plan, int32_t num_ranks)
     return plan->num_topk < num_ranks ? plan->num_topk : num_ranks;
 }
 
-/* What a host's network sends it reads soon; and so do other ranks what still is in the cache
+/* A host's network soon reads what it sends; and so do other ranks what still is in the cache
  * then, of all that those of a node send each other in a step. docs/measurements.md has what
  * this gives. */
 static enum wp_reuse reuse_of(const weft_comm *comm, const struct wp_ll_plan *plan)
@@ -94,7 +94,7 @@ static enum wp_reuse reuse_of(const weft_comm *comm, const struct wp_ll_plan *pl
 
 /* ---------------------------------------------------------------- packets */
 
-/* Of rows that are quantised, as many elements as have scales for one packet. */
+/* As many elements of quantised rows as have scales for one packet. */
 static int32_t part_elements(const struct wp_ll_plan *plan)
 {
     const int32_t num_groups = WP_LL_PART_SCALES_BYTES / (int32_t)sizeof(float);
@@ -295,7 +295,7 @@ static struct wp_ll_plan plan_rows(const weft_ep *ep, const weft_ll_config *conf
     struct wp_ll_plan plan = {
         .max_tokens = config->max_tokens,
         .num_topk = config->num_topk,
-        .num_halves = config->num_results == 0 ? WP_NUM_HALVES : config->num_results,
+        .num_buffers = config->num_results == 0 ? WP_NUM_BUFFERS : config->num_results,
         .has_nodes = ep->comm->topology.num_nodes > 1,
         .max_local_experts = weft__placement_max_local(&ep->placement),
         .is_by_expert = config->layout == WEFT_LL_BY_EXPERT,

@@ -25,12 +25,10 @@ static weft_result check_room(const struct weft__ll_pieces *pieces, uint64_t byt
     const uint64_t left_bytes = pieces->bytes - pieces->taken_bytes;
     return piece_bytes(bytes) <= left_bytes
                ? WEFT_OK
-               : weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                             "within: of its %s of %llu bytes %llu are left, and the weft_ll needs "
-                             "%llu",
-                             name, (unsigned long long)pieces->bytes,
-                             (unsigned long long)left_bytes,
-                             (unsigned long long)piece_bytes(bytes));
+               : weft__no_memory(
+                     "within: of its %s of %llu bytes %llu are left, and the weft_ll needs %llu",
+                     name, (unsigned long long)pieces->bytes, (unsigned long long)left_bytes,
+                     (unsigned long long)piece_bytes(bytes));
 }
 
 static uint64_t heap_bytes(const weft_ll *ll)

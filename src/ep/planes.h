@@ -6,7 +6,7 @@
 #include "ep/ep_staging.h"
 #include "programs/ep/dispatch.h"
 
-/* What errors call the arrays of a plane. */
+/* Names of the arrays of a plane, for errors. */
 extern const struct weft__plane_names {
     const char *src, *dst, *scales;
 } weft__plane_names[WEFT_MAX_PLANES];
@@ -20,9 +20,9 @@ static inline int weft__plane_is_quantised(const weft_plane *plane)
 int32_t weft__planes_quantised(const weft_ep_dispatch_args *args);
 /* With the scales. */
 int32_t weft__planes_num(const weft_ep_dispatch_args *args);
-/* Of the rows that the receivers get. */
+/* Bytes of the rows that the receivers get. */
 uint64_t weft__plane_received_bytes(const weft_plane *plane);
-/* Of one that is quantised: of the scales of a row. */
+/* Bytes of the scales of a row, if it is quantised. */
 uint64_t weft__plane_scales_bytes(const weft_plane *plane);
 
 /* Tells them in the call and the arguments, and lists their outputs. */

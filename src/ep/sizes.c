@@ -2,7 +2,7 @@
 #include "ep/ep_staging.h"
 #include "programs/ep/notify.h"
 
-/* What an arena spends on an allocation. */
+/* An arena's overhead for an allocation. */
 static uint64_t arena_share(uint64_t bytes)
 {
     return (bytes + 255) / 256 * 256;
@@ -24,9 +24,8 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
     const int64_t max_rows =
         weft__placement_max_rows(&ep->placement, comm->rank, args->max_tokens_per_rank);
     if (max_rows > INT32_MAX)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "max_tokens_per_rank is %d: %lld rows on %d ranks, allowed are 2^31-1",
-                           args->max_tokens_per_rank, (long long)max_rows, comm->num_ranks);
+        return weft__invalid("max_tokens_per_rank is %d: %lld rows on %d ranks, allowed are 2^31-1",
+                             args->max_tokens_per_rank, (long long)max_rows, comm->num_ranks);
     const uint64_t rows = (uint64_t)max_rows;
     const uint64_t num_topk = (uint64_t)args->num_topk;
     uint64_t arena_bytes = 0;
@@ -39,9 +38,8 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
     if (args->with_src_token)
         arena_bytes += arena_share(rows * sizeof(int32_t));
     if (arena_bytes > INT64_MAX)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "plane_row_bytes: the planes of %lld rows have more than 2^63-1 bytes",
-                           (long long)max_rows);
+        return weft__invalid("plane_row_bytes: the planes of %lld rows have more than 2^63-1 bytes",
+                             (long long)max_rows);
     const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
     const int32_t most_choices = num_local < args->num_topk ? num_local : args->num_topk;
     const int64_t most_gap = args->expert_alignment > 1 ? args->expert_alignment - 1 : 0;

@@ -115,8 +115,7 @@ weft_result weft__exchange_create_at(weft_comm *comm, int32_t max_blocks, char *
                                      struct weft__exchange **out)
 {
     struct weft__exchange *exchange = calloc(1, sizeof *exchange);
-    if (exchange == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an exchange");
+    WEFT__CHECK_MEMORY(exchange, "no memory for an exchange");
     describe(exchange, comm, NULL, max_blocks);
     weft_result result = weft__heap_offset(comm->heap, mailbox, mailbox_bytes(exchange), "mailbox",
                                            &exchange->device.mailbox_offset);
@@ -180,7 +179,7 @@ uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange)
     return exchange->device.mailbox_offset + mailbox_bytes(exchange);
 }
 
-/* What is captured runs whenever its graph does: its order among other operations is the user's. */
+/* Captured work runs whenever its graph does: its order among other operations is the user's. */
 weft_result weft__exchange_launch(struct weft__exchange *exchange, weft_stream *stream,
                                   enum wp_program program, struct weft__grid grid, const void *args,
                                   size_t args_bytes)

@@ -26,7 +26,7 @@ static void fail_wait(weft_comm *comm, enum weft__call call, const struct wp_fai
                                          [WP_PHASE_FINISH] = "finish",
                                          [WP_PHASE_DATA] = "send",
                                          [WP_PHASE_ACCESS] = "answer an access to its heap",
-                                         [WP_PHASE_ROOM] = "receive"};
+                                         [WP_PHASE_CREDIT] = "receive"};
     const int is_gone = failure->kind == WP_FAILURE_RANK_GONE;
     struct weft__culprit culprit;
     char why[80];
@@ -58,7 +58,7 @@ static void fail_wait(weft_comm *comm, enum weft__call call, const struct wp_fai
                       comm->rank, site->rank, phases[site->phase], why, culprit.story);
 }
 
-/* Of rows that the caller's own work did not finish. */
+/* A failed wait for rows that the caller's own work did not finish. */
 static void fail_rows(weft_comm *comm, enum weft__call call, const struct wp_failure *failure)
 {
     weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, comm->rank,

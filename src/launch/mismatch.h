@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What calls of several ranks disagree on, in the words of weft.h. */
+/* Disagreements between calls of several ranks, in the words of weft.h. */
 #pragma once
 
 #include "machine/machine.h"

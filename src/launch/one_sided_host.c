@@ -80,7 +80,7 @@ weft_result weft__one_sided_access(weft_comm *comm, const struct wp_access *acce
 
 /* ---------------------------------------------------------------- waits */
 
-/* What launches have stored is visible when they have ended. */
+/* Stores of launches are visible when they have ended. */
 weft_result weft__one_sided_quiet(weft_comm *comm, weft_stream *stream)
 {
     char *const *bases = weft__heap_bases(comm->heap);

@@ -73,9 +73,8 @@ weft_result weft__program_launch(weft_comm *comm, weft_stream *stream,
     const struct weft__machine *machine = weft__machine_of(comm);
     const enum weft__meeting meeting = meeting_of(run->program);
     if (stream->machine != machine)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "stream is of machine %s, the communicator of machine %s",
-                           stream->machine->hooks.name, machine->hooks.name);
+        return weft__invalid("stream is of machine %s, the communicator of machine %s",
+                             stream->machine->hooks.name, machine->hooks.name);
     struct weft__launch launch = {
         .program = &programs[run->program],
         .args = run->args,

@@ -93,15 +93,13 @@ static void fiber_main(struct transfer from)
 weft_result weft__fiber_create(struct weft__fiber **out, size_t stack_bytes)
 {
     struct weft__fiber *fiber = calloc(1, sizeof *fiber);
-    if (fiber == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a fiber");
+    WEFT__CHECK_MEMORY(fiber, "no memory for a fiber");
     const size_t guard_bytes = (size_t)sysconf(_SC_PAGESIZE);
     fiber->stack = mmap(NULL, stack_bytes + guard_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
     if (fiber->stack == MAP_FAILED) {
         free(fiber);
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a fiber's stack of %zu bytes",
-                           stack_bytes);
+        return weft__no_memory("no memory for a fiber's stack of %zu bytes", stack_bytes);
     }
     fiber->guard_bytes = guard_bytes;
     fiber->stack_bytes = stack_bytes;

@@ -18,7 +18,7 @@ enum weft__admission {
     WEFT__ADMITS_LATE   /* only when it is about to end */
 };
 
-/* What else runs while a launch does. */
+/* Other work that runs while a launch does. */
 enum weft__neighbours {
     WEFT__AWAITS_RANKS,     /* nothing that it waits for, but launches of ranks */
     WEFT__AWAITS_OTHER_WORK /* kernels or threads of the caller's: they must have cores, too */
@@ -28,12 +28,13 @@ struct weft__grid {
     int32_t num_blocks;
     int32_t num_warps;
     uint32_t copied_row_bytes; /* the largest row that a warp copies; 0: none */
-    int32_t num_hearers; /* of the warps: they do nothing but hear ranks, one each, if any do */
+    int32_t
+        num_receiver_warps; /* of the warps: they do nothing but hear ranks, one each, if any do */
     enum weft__admission admission;
     enum weft__neighbours neighbours;
 };
 
-/* What a launch is about to do, for the choice of its grid. */
+/* The work of a launch, for the choice of its grid. */
 enum weft__work_kind {
     WEFT__WORK_COUNT,     /* reads and counts, moves no rows */
     WEFT__WORK_PUSH_ROWS, /* copies rows of this rank to others */
@@ -43,8 +44,8 @@ enum weft__work_kind {
     WEFT__WORK_PULL_TENSOR,
     WEFT__WORK_FEW_ROWS,        /* copies and sums rows of a decode step, for the least latency */
     WEFT__WORK_FEW_PACKED_ROWS, /* the same, and packs them */
-    WEFT__WORK_FEW_ROWS_IN_PACKETS, /* sends rows of a decode step in packets */
-    WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS, /* the same, and packs them, for which each block hears all ranks */
+    WEFT__WORK_FEW_ROWS_IN_PACKETS,        /* sends rows of a decode step in packets */
+    WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS, /* and packs them: each block hears all ranks */
     WEFT__WORK_PACKETS,                    /* sends rows in packets and takes those of others */
     WEFT__NUM_WORKS
 };
@@ -52,7 +53,7 @@ struct weft__work {
     enum weft__work_kind kind;
     int32_t num_tokens;
     uint64_t row_bytes; /* of packets: of all rows that are sent at the same time */
-    /* Of few rows in packets: for how many warps there is something to do at the same time, and the
+    /* Few rows in packets: the warps that have something to do at the same time, and the
      * most for which a launch has that has as many blocks. */
     int32_t num_units, most_units;
 };
@@ -109,7 +110,7 @@ struct weft__graphs {
     void (*destroy)(weft_graph *graph);
 };
 
-/* What a rank's links to all others of its node carry together. */
+/* The rate of a rank's links to all others of its node together. */
 struct weft__links {
     double gbps;
     int32_t is_measured; /* 0: assumed; as they are if ranks share a device */

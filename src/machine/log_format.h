@@ -40,9 +40,9 @@ WP_FN struct weft__log_place weft__log_place_of(int64_t group, int64_t num_group
     return place;
 }
 
-/* Of the least and the greatest magnitude among the finite elements that are not 0. The high half
- * is of a number not less than the greatest, or the greatest that there is; the low half of one not
- * greater than the least, but 32 powers of two below at most. */
+/* Packs the least and the greatest magnitude among the finite elements that are not 0. The high
+ * half is of a number not less than the greatest, or the greatest that there is; the low half of
+ * one not greater than the least, but 32 powers of two below at most. */
 WP_FN uint32_t weft__log_header(uint32_t least, uint32_t greatest)
 {
     const uint32_t powers = 32 << 7, most = 0x7f7f;

@@ -328,7 +328,7 @@ enum wp_phase {
     WP_PHASE_FINISH = 1, /* for the rank to finish its part of it */
     WP_PHASE_DATA = 2,   /* for packets of the rank */
     WP_PHASE_ACCESS = 3, /* for an access to the rank's memory to be done */
-    WP_PHASE_ROOM = 6,   /* for the rank to take what came before */
+    WP_PHASE_CREDIT = 6, /* for the rank to take what came before */
     /* For no rank in particular: */
     WP_PHASE_WORD = 4,  /* for a word of this rank's */
     WP_PHASE_FLUSH = 5, /* for all accesses to ranks of other nodes to be done */

@@ -26,8 +26,8 @@ weft_result weft__check_may_wait(const char *call)
 {
     if (!is_in_stream_call)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s is called in a function of weft_stream_call, which must not wait", call);
+    return weft__invalid("%s is called in a function of weft_stream_call, which must not wait",
+                         call);
 }
 
 weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t bytes, void **copy)
@@ -45,9 +45,7 @@ weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t b
 weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes)
 {
     void *zeroes = calloc(1, bytes > 0 ? bytes : 1);
-    if (zeroes == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to zero %llu bytes",
-                           (unsigned long long)bytes);
+    WEFT__CHECK_MEMORY(zeroes, "no memory to zero %llu bytes", (unsigned long long)bytes);
     const weft_result result = weft__machine_of(comm)->copy(comm, memory, zeroes, bytes);
     free(zeroes);
     return result;

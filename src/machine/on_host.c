@@ -82,11 +82,10 @@ weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory)
     const uint64_t available_bytes =
         bytes < LEAST_COMPARED_BYTES ? UINT64_MAX : weft__host_memory_available_bytes();
     if (bytes > available_bytes)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "no memory for %" PRIu64 " bytes: this process can have %" PRIu64, bytes,
-                           available_bytes);
+        return weft__no_memory("no memory for %" PRIu64 " bytes: this process can have %" PRIu64,
+                               bytes, available_bytes);
     if (posix_memalign(memory, ALIGNMENT, bytes > 0 ? bytes : 1) != 0)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %" PRIu64 " bytes", bytes);
+        return weft__no_memory("no memory for %" PRIu64 " bytes", bytes);
     memset(*memory, 0, bytes);
     return WEFT_OK;
 }

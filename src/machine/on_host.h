@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the machines have in common whose programs run in the host's own memory: cpu and sim. */
+/* Shared by the machines whose programs run in the host's own memory: cpu and sim. */
 #pragma once
 
 #include "machine/host.h"

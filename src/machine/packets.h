@@ -2,14 +2,14 @@
 /*
  * Packets: data that tells itself that it has come, for messages too short to pay for a signal.
  *
- * A slot is WP_PACKET_BYTES of a heap, aligned to as many. It is empty, all zero, or holds a packet,
- * which is stored and loaded in one piece: so whoever finds the slot not empty has all of the packet,
- * with no order between memory accesses needed. A packet's words are stored as data ^ key. Two values
- * cannot be stored as they are: the one that would look empty, and the one that says "escape". For both
- * the slot says escape, and the slot's escape word tells which it is.
+ * A slot is WP_PACKET_BYTES of a heap, aligned to as many. It is empty, all zero, or holds a
+ * packet, which is stored and loaded in one piece: so whoever finds the slot not empty has all of
+ * the packet, with no order between memory accesses needed. A packet's words are stored as data ^
+ * key. Two values cannot be stored as they are: the one that would look empty, and the one that
+ * says "escape". For both the slot says escape, and the slot's escape word tells which it is.
  *
- * The receiver empties a slot when it has taken the packet. Who sends twice to a slot must know that
- * the first packet was taken: see "Launches" in machine.h and programs/parity.h.
+ * The receiver empties a slot when it has taken the packet. Who sends twice to a slot must know
+ * that the first packet was taken: see "Launches" in machine.h and programs/parity.h.
  */
 #pragma once
 
@@ -23,7 +23,7 @@
 
 /* Any values will do; these are unlikely in tensors, so that escapes are rare. */
 #define WP_PACKET_KEY(word) ((word) % 2 == 0 ? 0x9e3779b97f4a7c15u : 0xc2b2ae3d27d4eb4fu)
-/* What every word of an escape is stored as. */
+/* Every word of an escape is stored as this. */
 #define WP_PACKET_ESCAPE 0xffffffffffffffffu
 
 /* An escape word is a signal, so that it needs no emptying: twice the call's sequence, plus
@@ -43,8 +43,8 @@ struct wp_packets {
     uint64_t escapes_offset; /* of the escape words, a uint64_t per slot */
     uint64_t sequence;       /* of the operation */
     uint64_t exchange;       /* for reports of waits: struct wp_wait_site */
-    uint32_t
-        absent_after_ms; /* as there: so long a lane waits for its next packets, of all ranks that it takes together */
+    /* As there: so long a lane waits for its next packets, of all ranks that it takes together. */
+    uint32_t absent_after_ms;
 };
 
 /* How far a lane is in a call that may end with WP_STATUS_ABSENT: zero at first, then the call may

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Of a group. */
+/* The scale of a group. */
 struct weft__scale {
     uint32_t bits;    /* fp32 */
     float multiplier; /* what its elements are multiplied with */
@@ -26,7 +26,7 @@ WP_FN float weft__scale_of_bits(uint32_t bits)
     return value;
 }
 
-/* What an element counts in its group's maximum: its magnitude's bits, whose order is that of the
+/* An element's weight in its group's maximum: its magnitude's bits, whose order is that of the
  * numbers; infinities and NaNs nothing. */
 WP_FN uint32_t weft__finite_magnitude(uint32_t bits)
 {

@@ -45,8 +45,7 @@ static weft_result upload_ranks(weft_comm *comm, const struct wp_nodes *nodes, v
     const size_t num_words =
         (size_t)nodes->num_nodes * ((size_t)nodes->most_local + 1) + (size_t)comm->num_ranks;
     int32_t *ranks = calloc(num_words, sizeof *ranks);
-    if (ranks == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    WEFT__CHECK_MEMORY(ranks, "no memory for %d ranks", comm->num_ranks);
     list_ranks(comm, nodes, ranks);
     const weft_result result =
         weft__machine_duplicate(comm, ranks, num_words * sizeof *ranks, uploaded);

@@ -39,7 +39,7 @@ static int is_in_heap(const weft_comm *comm, const void *ptr, uint64_t bytes)
     return weft__heap_contains(comm->heap, ptr, bytes, &offset);
 }
 
-/* What this rank brings along; WEFT__WINDOW_FAILED: why it brings nothing. */
+/* This rank's contribution; WEFT__WINDOW_FAILED: why there is none. */
 static int32_t reserve(weft_comm *comm, const void *ptr, uint64_t bytes,
                        char reason[WEFT__MAX_TEXT_BYTES])
 {
@@ -72,9 +72,8 @@ weft_result weft__register(weft_comm *comm, void *ptr, uint64_t bytes, int32_t *
     struct weft__obstacle obstacle;
     struct weft__registration *registration = calloc(1, sizeof *registration);
     if (registration == NULL)
-        return weft__window_open(
-            comm, weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to register memory"),
-            WEFT__WINDOW_FAILED, &obstacle);
+        return weft__window_open(comm, weft__no_memory("no memory to register memory"),
+                                 WEFT__WINDOW_FAILED, &obstacle);
     registration->ptr = ptr;
     registration->bytes = bytes;
     const weft_result result = open_window(comm, registration, &obstacle);
@@ -99,11 +98,9 @@ weft_result weft__unregister(weft_comm *comm, void *ptr)
     else
         free(registration);
     if (result == WEFT_ERROR_MISMATCH && window == WEFT__WINDOW_FAILED)
-        return weft__error(
-            WEFT_ERROR_INVALID_ARGUMENT,
-            "ptr is %p; it must come from weft_memory_register of this communicator and not "
-            "have been unregistered, or be NULL",
-            ptr);
+        return weft__invalid("ptr is %p; it must come from weft_memory_register of this "
+                             "communicator and not have been unregistered, or be NULL",
+                             ptr);
     return result;
 }
 

@@ -25,7 +25,7 @@ void weft__rings_free(weft_comm *comm, struct wp_rings *rings)
 
 static uint64_t num_of_each(const struct wp_rings *rings)
 {
-    return WP_NUM_HALVES * wp_rings_num_counters(rings);
+    return WP_NUM_BUFFERS * wp_rings_num_counters(rings);
 }
 
 uint64_t weft__rings_counters_bytes(const struct wp_rings *rings)

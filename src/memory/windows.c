@@ -32,8 +32,7 @@ static int32_t max_windows(const weft_comm *comm)
 weft_result weft__windows_create(weft_comm *comm)
 {
     struct weft__windows *windows = calloc(1, sizeof *windows);
-    if (windows == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+    WEFT__CHECK_MEMORY(windows, "no memory for a communicator");
     comm->windows = windows;
     pthread_mutex_init(&windows->mutex, NULL);
     windows->max_windows = max_windows(comm);
@@ -41,7 +40,7 @@ weft_result weft__windows_create(weft_comm *comm)
     windows->own = calloc(num_windows, sizeof *windows->own);
     windows->blocks = calloc(num_windows * (size_t)comm->num_ranks, sizeof *windows->blocks);
     if (windows->own == NULL || windows->blocks == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+        return weft__no_memory("no memory for a communicator");
     return make_table(comm, windows);
 }
 
@@ -158,7 +157,7 @@ int weft__window_contains(const weft_comm *comm, int32_t window, const void *ptr
 
 /* ---------------------------------------------------------------- opening */
 
-/* What the ranks do in one opening or closing. */
+/* The ranks' work in one opening or closing. */
 struct round {
     int32_t *numbers; /* [num_ranks] of each rank's window */
     struct weft__obstacle
@@ -175,7 +174,7 @@ static weft_result start_round(weft_comm *comm, weft_result mine, int32_t window
                             calloc(num_ranks, sizeof *round->blocks)};
     if (mine == WEFT_OK &&
         (round->numbers == NULL || round->verdicts == NULL || round->blocks == NULL))
-        mine = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+        mine = weft__no_memory("no memory for %d ranks", comm->num_ranks);
     return weft__comm_gather(comm, mine, &window, sizeof window, round->numbers);
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Windows: pieces of the ranks' memory that all ranks have mapped. Every rank numbers its own; number 0
- * is its heap. Where they are mapped is in one table per communicator, which the programs read.
+ * Windows: pieces of the ranks' memory that all ranks have mapped. Every rank numbers its own;
+ * number 0 is its heap. Where they are mapped is in one table per communicator, which the programs
+ * read.
  *
- * A number is reserved first, without the others, then opened by all ranks together. It is used again
- * only after all ranks have closed it together, so that an entry of the table changes only while no
- * program reads it.
+ * A number is reserved first, without the others, then opened by all ranks together. It is used
+ * again only after all ranks have closed it together, so that an entry of the table changes only
+ * while no program reads it.
  */
 #pragma once
 

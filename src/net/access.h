@@ -23,7 +23,7 @@ enum wp_access_operation {
     WP_ACCESS_SIGNAL /* an add after all that this rank has posted to the rank before */
 };
 
-/* What it means that the rank has left, or dies, before the access is done. */
+/* The consequence if the rank has left, or dies, before the access is done. */
 enum wp_access_loss {
     WP_ACCESS_MAY_BE_LOST,     /* nothing: whoever waits hears of it otherwise */
     WP_ACCESS_MUST_NOT_BE_LOST /* the failure of all, before the access completes */

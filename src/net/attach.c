@@ -13,8 +13,8 @@
 enum {
     NUM_SLOTS = 1024,
     ENGINE_BYTES = 16,
-    CLOSE_MS =
-        5000, /* for the others to take what they may wait for, before they hear that this rank has left */
+    /* For the others to take what they may wait for, before they hear that this rank has left. */
+    CLOSE_MS = 5000,
     NEWS_MS = 200 /* for the rendezvous to notice what the network has noticed */
 };
 
@@ -41,7 +41,7 @@ static weft_result read_silence(uint32_t *silence_ms)
     return WEFT_OK;
 }
 
-/* What a rank would take by itself. */
+/* The engine that a rank would take by itself. */
 struct choice {
     char engine[ENGINE_BYTES];
     int32_t is_automatic;
@@ -126,7 +126,7 @@ static weft_result open_net(weft_comm *comm, const struct weft__net_memory *memo
 
 /* ---------------------------------------------------------------- connecting */
 
-/* What the ranks compare before they exchange addresses. */
+/* The ranks compare this before they exchange addresses. */
 struct card {
     char engine[ENGINE_BYTES];
     uint32_t num_bytes;
@@ -185,7 +185,7 @@ static weft_result start_meeting(weft_comm *comm, struct meeting *meeting)
         (struct meeting){.cards = calloc((size_t)comm->num_ranks, sizeof(struct card)),
                          .blobs = calloc((size_t)comm->num_ranks, sizeof(struct weft__net_blob))};
     if (meeting->cards == NULL || meeting->blobs == NULL) {
-        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+        weft__no_memory("no memory for %d ranks", comm->num_ranks);
         return WEFT_ERROR_OUT_OF_MEMORY;
     }
     return weft__net_address(comm->network->net, &meeting->own);
@@ -204,7 +204,7 @@ static weft_result pad(const weft_comm *comm, uint64_t most_bytes, struct meetin
     meeting->padded = calloc(1, most_bytes + 1);
     meeting->all = malloc((uint64_t)comm->num_ranks * most_bytes + 1);
     if (meeting->padded == NULL || meeting->all == NULL) {
-        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d addresses", comm->num_ranks);
+        weft__no_memory("no memory for %d addresses", comm->num_ranks);
         return WEFT_ERROR_OUT_OF_MEMORY;
     }
     if (meeting->own.bytes != NULL)
@@ -212,7 +212,7 @@ static weft_result pad(const weft_comm *comm, uint64_t most_bytes, struct meetin
     return WEFT_OK;
 }
 
-/* What the others need to connect. */
+/* The others need this to connect. */
 static weft_result gather_blobs(weft_comm *comm, struct meeting *meeting)
 {
     uint64_t most_bytes;
@@ -368,9 +368,7 @@ weft_result weft__net_attach_memory(weft_comm *comm, const struct weft__net_memo
         return WEFT_OK;
     comm->network = calloc(1, sizeof(*comm->network));
     WEFT__TRY(weft__comm_agree(
-        comm,
-        comm->network != NULL ? WEFT_OK
-                              : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network"),
+        comm, comm->network != NULL ? WEFT_OK : weft__no_memory("no memory for a network"),
         "have a network"));
     return attach(comm, memory);
 }
@@ -412,7 +410,7 @@ static void append_demand(const struct weft__net_config *config, weft_net_info *
                  "several nodes connects");
 }
 
-/* What the settings choose. */
+/* The choice of the settings. */
 static weft_result describe_choice(weft_net_info *info)
 {
     struct weft__net_config config = {.engine = NULL};

@@ -11,7 +11,7 @@
 /* Regions of a communicator's network. */
 enum { WEFT__NET_HEAP_REGION = 0, WEFT__NET_PINNED_REGION = 1 };
 
-/* comm->network */
+/* comm->network. */
 struct weft__network {
     struct weft__net *net; /* the progress thread's once there is one */
     struct weft__progress *progress;
@@ -28,7 +28,7 @@ struct weft__network {
     char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
 };
 
-/* What the network reaches of this rank where the net cannot access the heap itself. */
+/* The memory of this rank that the network reaches where the net cannot access the heap itself. */
 struct weft__net_memory {
     const struct weft__net_accessor *heap; /* copied */
     char *pinned;                          /* the region beside it, of the host */

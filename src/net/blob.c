@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks tell each other before they connect. It comes from other hosts, so every length is
+/* The messages of ranks before they connect. They comes from other hosts, so every length is
  * checked. */
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +26,7 @@ weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *b
     size_t address_bytes = WEFT__NET_MAX_ADDRESS_BYTES;
     free(net->address);
     net->address = calloc(1, sizeof(header) + address_bytes);
-    if (net->address == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an address");
+    WEFT__CHECK_MEMORY(net->address, "no memory for an address");
     weft_result result =
         net->engine->address(net->state, net->address + sizeof(header), &address_bytes);
     if (result != WEFT_OK)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an engine must provide: messages, which are small, arrive once and whole, and in any order; and, if
- * it can, writes into a region of a peer with a flush that says that they have arrived. Everything that the
- * contract of net.h promises beyond that is made of these, above the engine.
+ * The duties of an engine: messages, which are small, arrive once and whole, and in any order; and,
+ * if it can, writes into a region of a peer with a flush that says that they have arrived.
+ * Everything that the contract of net.h promises beyond that is made of these, above the engine.
  */
 #pragma once
 
@@ -106,9 +106,9 @@ struct weft__net_engine {
     void (*close)(void *state, int64_t deadline_ns);
 };
 
-extern const struct weft__net_engine weft__net_tcp, weft__net_ucx, weft__net_fake_engine;
+extern const struct weft__net_engine weft__net_tcp, weft__net_ucx;
 
-/* What an engine tells the net, beside weft__net_fail_peer; from progress and close alone. */
+/* An engine calls these, beside weft__net_fail_peer; from progress and close alone. */
 void weft__net_done(struct weft__net_operation *operation, weft_result result);
 /* How it reaches the peer; from connect and find_transports. */
 enum weft__net_reach { WEFT__NET_WITHOUT_RDMA, WEFT__NET_BY_RDMA };
@@ -125,7 +125,8 @@ void weft__net_receive(struct weft__net *net, int32_t peer, const void *header, 
 /* For an engine that vouches for its peers and whose messages come bit by bit: where the payload of
  * one, whose header alone is here, belongs. */
 enum weft__net_landing {
-    WEFT__NET_LANDS, /* at *place, and when it is there weft__net_landed; unless unreg takes the place away */
+    /* At *place, and when it is there weft__net_landed; unless unreg takes the place away. */
+    WEFT__NET_LANDS,
     WEFT__NET_GATHERED, /* anywhere, and then weft__net_receive */
     WEFT__NET_REFUSED   /* the peer has failed */
 };

@@ -11,21 +11,14 @@
 static const struct weft__net_engine *const engines[] = {&weft__net_tcp, &weft__net_ucx};
 enum { NUM_ENGINES = sizeof(engines) / sizeof(engines[0]) };
 
-/* That there is a fake, only its users know: those that have a world for it. */
-static weft_result choose_named(const char *name, const struct weft__net_fake *world,
-                                const struct weft__net_engine **engine)
+static weft_result choose_named(const char *name, const struct weft__net_engine **engine)
 {
-    if (world != NULL && strcmp(name, weft__net_fake_engine.name) == 0) {
-        *engine = &weft__net_fake_engine;
-        return WEFT_OK;
-    }
     for (size_t index = 0; index < NUM_ENGINES; index++)
         if (strcmp(name, engines[index]->name) == 0) {
             *engine = engines[index];
             return (*engine)->probe();
         }
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "the network engine is \"%.32s\"; it must be auto, tcp or ucx", name);
+    return weft__invalid("the network engine is \"%.32s\"; it must be auto, tcp or ucx", name);
 }
 
 /* UCX where there is RDMA: over TCP it ends processes whose peers die (docs/network.md). */
@@ -57,10 +50,11 @@ weft_result weft__net_choose(const struct weft__net_config *config,
                              const struct weft__net_engine **engine, char *reason,
                              size_t reason_bytes)
 {
-    if (weft__net_is_automatic(config))
+    if (config->custom == NULL && weft__net_is_automatic(config))
         return choose_automatically(config, engine, reason, reason_bytes);
     snprintf(reason, reason_bytes, "as it was asked for");
-    return choose_named(config->engine, config->fake, engine);
+    *engine = config->custom;
+    return config->custom != NULL ? WEFT_OK : choose_named(config->engine, engine);
 }
 
 int weft__net_is_automatic(const struct weft__net_config *config)
@@ -94,7 +88,7 @@ weft_result weft__net_read_settings(struct weft__net_config *config)
 weft_result weft__net_probe(const char *name, char *reason, size_t reason_bytes)
 {
     const struct weft__net_engine *engine;
-    weft_result result = choose_named(name, NULL, &engine);
+    weft_result result = choose_named(name, &engine);
     snprintf(reason, reason_bytes, "%s", result == WEFT_OK ? "" : weft__last_error());
     return result;
 }

@@ -23,11 +23,10 @@ static weft_result check_target(const struct weft__net *net, uint64_t target, ui
     const uint32_t region = weft__net_region_of(target);
     if (weft__net_is_accessible(net, target, num_bytes))
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "target is byte %llu of region %u, %llu bytes; the region has %llu",
-                       (unsigned long long)weft__net_offset_of(target), region,
-                       (unsigned long long)num_bytes,
-                       (unsigned long long)weft__net_region_bytes(net, region));
+    return weft__invalid("target is byte %llu of region %u, %llu bytes; the region has %llu",
+                         (unsigned long long)weft__net_offset_of(target), region,
+                         (unsigned long long)num_bytes,
+                         (unsigned long long)weft__net_region_bytes(net, region));
 }
 
 static void remember(struct weft__net *net, int32_t rank, struct weft__net_fetch *fetch)

@@ -30,6 +30,6 @@ enum weft__ledger_result {
 };
 
 void weft__ledger_destroy(struct weft__ledger *ledger);
-/* What marking would give, but for the memory. */
+/* The result of marking, but for the memory. */
 enum weft__ledger_result weft__ledger_look(const struct weft__ledger *ledger, uint64_t number);
 enum weft__ledger_result weft__ledger_mark(struct weft__ledger *ledger, uint64_t number);

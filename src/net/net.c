@@ -28,8 +28,7 @@ void weft__net_finish(struct weft__net_request *request, weft_result result)
 static weft_result check_config(const struct weft__net_config *config)
 {
     if (config->num_ranks < 1 || config->rank < 0 || config->rank >= config->num_ranks)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "rank %d of %d", config->rank,
-                           config->num_ranks);
+        return weft__invalid("rank %d of %d", config->rank, config->num_ranks);
     return WEFT_OK;
 }
 
@@ -63,8 +62,7 @@ weft_result weft__net_open(const struct weft__net_config *config, struct weft__n
     if (net == NULL || peers == NULL) {
         free(net);
         free(peers);
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network of %d ranks",
-                           config->num_ranks);
+        return weft__no_memory("no memory for a network of %d ranks", config->num_ranks);
     }
     net->config = *config;
     net->peers = peers;
@@ -92,8 +90,7 @@ weft_result weft__net_connect(struct weft__net *net, const struct weft__net_blob
     const int32_t num_ranks = net->config.num_ranks;
     weft_result result = WEFT_OK;
     struct weft__net_blob *addresses = calloc((size_t)num_ranks, sizeof(*addresses));
-    if (addresses == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d addresses", num_ranks);
+    WEFT__CHECK_MEMORY(addresses, "no memory for %d addresses", num_ranks);
     for (int32_t rank = 0; rank < num_ranks && result == WEFT_OK; rank++)
         if (rank != net->config.rank && blobs[rank].num_bytes > 0)
             result = weft__net_blob_read(net, rank, &blobs[rank], &addresses[rank]);
@@ -126,8 +123,7 @@ void weft__net_fail_peer(struct weft__net *net, int32_t rank, const char *format
 weft_result weft__net_peer_error(const struct weft__net *net, int32_t rank)
 {
     if (rank < 0 || rank >= net->config.num_ranks)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "rank %d of %d", rank,
-                           net->config.num_ranks);
+        return weft__invalid("rank %d of %d", rank, net->config.num_ranks);
     return net->peers[rank].state == WEFT__NET_FAILED
                ? weft__error(WEFT_ERROR_RANK_FAILED, "%s", net->peers[rank].reason)
                : WEFT_OK;
@@ -256,7 +252,7 @@ void weft__net_found_round_trip(struct weft__net *net, int32_t peer, double us)
     net->peers[peer].round_trip_us = us;
 }
 
-/* Of the peers whose distance is known. */
+/* The median of the peers whose distance is known. */
 static int32_t num_nearer_than(const struct weft__net *net, double us)
 {
     int32_t num = 0;
@@ -328,7 +324,7 @@ void weft__net_close(struct weft__net *net)
     say_goodbye(net);
     while (net->num_under_way > 0 && weft__now_ns() < deadline_ns)
         progress_or_sleep(net, deadline_ns);
-    /* What is still under way ends now: first what the engine has, then what waits for it. */
+    /* Work that is still under way ends now: first the engine's, then what waits for it. */
     for (int32_t rank = 0; rank < net->config.num_ranks; rank++)
         net->peers[rank].state = WEFT__NET_LEFT;
     net->engine->close(net->state, deadline_ns);

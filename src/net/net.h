@@ -1,30 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Traffic between ranks that cannot reach each other's memory. The contract is counted signals, never the
- * order of the wire; it is kept in one place (send.c, receive.c) for every engine below it (engine.h).
+ * Traffic between ranks that cannot reach each other's memory. The contract is counted signals,
+ * never the order of the wire; it is kept in one place (send.c, receive.c) for every engine below
+ * it (engine.h).
  *
- *   put         copies bytes into a region of a peer. Puts are unordered, also with one another. Its request
- *               is done when the source may be reused, and that says nothing about the target.
- *   put_signal  a put, and an add to a word of the peer that is visible only after the bytes of this put. It
- *               is unordered with everything else. Without bytes it is the add alone.
- *   signal      an add that is visible only after all earlier puts and signals to that peer on this net.
- *   flush       its request is done when all earlier puts, signals and adds to the peer are visible there.
+ *   put         copies bytes into a region of a peer. Puts are unordered, also with one another.
+ *               Its request is done when the source may be reused, and that says nothing about the
+ *               target.
+ *   put_signal  a put, and an add to a word of the peer that is visible only after the bytes of
+ *               this put. It is unordered with everything else. Without bytes it is the add alone.
+ *   signal      an add that is visible only after all earlier puts and signals to that peer on this
+ *               net.
+ *   flush       its request is done when all earlier puts, signals and adds to the peer are visible
+ *               there.
  *   get         copies bytes of a region of the peer. Its request is done when they are here.
- *   fetch_add   an add to a word of the peer, whose value before it is here when the request is done.
+ *   fetch_add   an add to a word of the peer, whose value before it is here when the request is
+ *               done.
  *
- * Gets and fetch-adds are unordered with everything else, but that they see the writes of earlier puts that have
- * been flushed.
+ * Gets and fetch-adds are unordered with everything else, but that they see the writes of earlier
+ * puts that have been flushed.
  *
- * Words are 64 bits, aligned, anywhere in the peer's regions. Adds commute, and are releases: whoever sees the
- * word (acquire) sees the bytes. They are made by the target's progress alone, so no NIC needs atomics; and
- * nothing arrives, nor is any flush done, unless the target calls weft__net_progress.
+ * Words are 64 bits, aligned, anywhere in the peer's regions. Adds commute, and are releases:
+ * whoever sees the word (acquire) sees the bytes. They are made by the target's progress alone, so
+ * no NIC needs atomics; and nothing arrives, nor is any flush done, unless the target calls
+ * weft__net_progress.
  *
- * A peer that failed stays failed: every pending request to it ends, and every later one is refused, with
- * its name. What it was writing when it died is undefined. A peer that is stopped, or cut off, is not
- * noticed here: the heartbeat of comm is for that, and its news come by weft__net_fail_peer.
+ * A peer that failed stays failed: every pending request to it ends, and every later one is
+ * refused, with its name. What it was writing when it died is undefined. A peer that is stopped, or
+ * cut off, is not noticed here: the heartbeat of comm is for that, and its news come by
+ * weft__net_fail_peer.
  *
- * Nothing that arrives is trusted: regions, offsets, sizes, words and sequence numbers are checked, and
- * who sends one that is wrong has failed. Who lacks the job's secret is a stranger and not heard.
+ * Nothing that arrives is trusted: regions, offsets, sizes, words and sequence numbers are checked,
+ * and who sends one that is wrong has failed. Who lacks the job's secret is a stranger and not
+ * heard.
  *
  * A net belongs to one thread (progress.h has it). Only open, connect and close block.
  */
@@ -40,7 +48,7 @@
 #include "weft.h"
 
 struct weft__net;
-struct weft__net_fake;
+struct weft__net_engine;
 
 enum {
     WEFT__NET_MAX_REGIONS = 16, /* numbers in places */
@@ -56,7 +64,7 @@ enum {
 
 enum weft__net_demand {
     WEFT__NET_ANY_TRANSPORT,
-    WEFT__NET_RDMA /* weft__net_find_transports fails, and names the transport, where there is none */
+    WEFT__NET_RDMA /* without it weft__net_find_transports fails, and names the transport */
 };
 
 /* Whether the engine may access memory of GPUs itself (GPUDirect). */
@@ -67,7 +75,7 @@ enum weft__net_gpudirect {
 };
 
 struct weft__net_config {
-    const char *engine; /* "tcp", "ucx", with a world "fake"; "auto" or NULL: as fits the host */
+    const char *engine; /* "tcp", "ucx"; "auto" or NULL: as fits the host */
     int32_t rank, num_ranks;
     uint8_t secret[WEFT__NONCE_BYTES]; /* of the job, the same on all ranks */
     enum weft__net_demand demand;
@@ -89,10 +97,11 @@ struct weft__net_config {
     /* Rung once after the adds of a weft__net_progress, NULL: nobody sleeps. The bell's words are
      * offsets in region 0. */
     struct weft__doorbell *bell;
-    struct weft__net_fake *fake; /* the world of engine "fake" */
+    const struct weft__net_engine *custom; /* an engine of the caller's, in place of `engine` */
+    void *world;                           /* for `custom` */
 };
 
-/* What a rank tells the others at start-up. No bytes: no peer, neither here nor there. */
+/* A rank's message to the others at start-up. No bytes: no peer, neither here nor there. */
 struct weft__net_blob {
     const void *bytes;
     size_t num_bytes;
@@ -160,7 +169,7 @@ struct weft__net_accessor {
 weft_result weft__net_reg_accessed(struct weft__net *net, uint32_t region,
                                    const struct weft__net_accessor *accessor, uint64_t max_bytes,
                                    const _Atomic uint64_t *num_bytes);
-/* What the others need for their connect. After these regions; the bytes are the net's. */
+/* The address for the others' connect. After these regions; the bytes are the net's. */
 weft_result weft__net_address(struct weft__net *net, struct weft__net_blob *blob);
 /* Collective over the ranks that have blobs: blobs[num_ranks], of which that of this rank is not
  * looked at. */
@@ -187,7 +196,7 @@ weft_result weft__net_reg(struct weft__net *net, uint32_t region, void *memory, 
  * part of the same region. */
 weft_result weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t place,
                                size_t num_bytes);
-/* What peers must know of a region or a step. */
+/* The facts of a region or a step that peers must know. */
 struct weft__net_region_card {
     uint64_t num_bytes;
     uint32_t access; /* enum weft__net_access */
@@ -237,7 +246,7 @@ int32_t weft__net_failed_peer(const struct weft__net *net);
 void weft__net_fail_peer(struct weft__net *net, int32_t peer, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What the puts and signals that were sent add up to; from any thread. */
+/* The sums of puts and signals that were sent; from any thread. */
 struct weft__net_counts {
     uint64_t num_bytes; /* headers included */
     uint64_t num_header_bytes;
@@ -255,7 +264,7 @@ const char *weft__net_gpu_obstacle(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 
-/* Of the peers that are as near as half of those whose distance the engine knows, there and back;
+/* The round trip to the median of the peers whose distance the engine knows, there and back;
  * 0: it knows none. */
 double weft__net_round_trip_us(const struct weft__net *net);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files that keep the contract share. */
+/* Shared by the files that keep the contract. */
 #pragma once
 
 #include "net/engine.h"
@@ -95,10 +95,10 @@ struct weft__net {
     char transport[WEFT__NET_TRANSPORT_BYTES];
 };
 
-/* net.c */
+/* net.c. */
 void weft__net_finish(struct weft__net_request *request, weft_result result);
 
-/* send.c */
+/* send.c. */
 /* NULL: no memory. The request has one part more. */
 struct weft__net_operation *weft__net_operation_new(struct weft__net *net, int32_t peer,
                                                     struct weft__net_request *request);
@@ -132,7 +132,7 @@ weft_result weft__net_get(struct weft__net *net, const struct wp_access *get,
 weft_result weft__net_fetch_add(struct weft__net *net, const struct wp_access *fetch,
                                 struct weft__net_request *request);
 
-/* put.c */
+/* put.c. */
 /* WEFT_OK, or why it would not be started. */
 weft_result weft__net_check_put_signal(const struct weft__net *net, const struct wp_access *put);
 weft_result weft__net_check_peer(const struct weft__net *net, int32_t peer);
@@ -149,7 +149,7 @@ weft_result weft__net_choose(const struct weft__net_config *config,
                              const struct weft__net_engine **engine, char *reason,
                              size_t reason_bytes);
 
-/* fetch.c */
+/* fetch.c. */
 void weft__net_answer_get(struct weft__net *net, int32_t rank,
                           const struct weft__net_header *question);
 void weft__net_answer_fetch_add(struct weft__net *net, int32_t rank,
@@ -159,7 +159,7 @@ int weft__net_take_answer(struct weft__net *net, int32_t rank,
                           const struct weft__net_header *header, const void *payload);
 void weft__net_drop_fetches(struct weft__net_peer *peer);
 
-/* region.c */
+/* region.c. */
 /* How large this rank's region is; 0: there is no such region. */
 uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region);
 int weft__net_is_registered(const struct weft__net *net, uint64_t place, uint64_t num_bytes);
@@ -188,10 +188,10 @@ void weft__net_set_payload(struct weft__net_operation *operation, uint64_t sourc
 enum weft__net_start weft__net_stage(struct weft__net_operation *operation);
 void weft__net_unstage(struct weft__net_operation *operation);
 
-/* receive.c */
+/* receive.c. */
 void weft__net_drop_target(struct weft__net_peer *peer);
 
-/* blob.c */
+/* blob.c. */
 weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *blob);
 /* Into the peer, and the engine's address, which is in the blob. */
 weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,

@@ -21,6 +21,6 @@ struct weft__net_port {
 int32_t weft__net_find_ports(const struct weft__sysfs *sysfs, struct weft__net_port *ports,
                              int32_t most);
 
-/* What the ports together carry that a transport ("tcp/eth0") names, of devices alone, since others
+/* The rate of all ports that a transport ("tcp/eth0") names, of devices alone, since others
  * are not bound to what they say; 0: not known. */
 double weft__net_port_gbps(const char *transport, const struct weft__sysfs *sysfs);

@@ -22,8 +22,7 @@ weft_result weft__net_post(struct weft__net *net, const struct wp_access *access
     case WP_ACCESS_FETCH_ADD:
         return weft__net_fetch_add(net, access, request);
     default:
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "operation is %u",
-                           (unsigned)access->operation);
+        return weft__invalid("operation is %u", (unsigned)access->operation);
     }
 }
 

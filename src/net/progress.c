@@ -88,7 +88,7 @@ static int run_once(struct weft__progress *progress)
     return num_events;
 }
 
-/* What is not done when the net is closed has failed. */
+/* Work that is not done when the net is closed has failed. */
 static void end(struct weft__progress *progress)
 {
     const int64_t deadline_ns = weft__now_ns() + END_MS * WEFT__NS_PER_MS;
@@ -145,8 +145,7 @@ static weft_result allocate(const struct weft__progress_options *options,
                             struct weft__progress **allocated)
 {
     struct weft__progress *progress = calloc(1, sizeof(*progress));
-    if (progress == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a progress thread");
+    WEFT__CHECK_MEMORY(progress, "no memory for a progress thread");
     const size_t queue_bytes =
         sizeof(*progress->own.queue) + options->num_slots * sizeof(struct wp_access);
     progress->options = *options;
@@ -174,8 +173,7 @@ static weft_result allocate(const struct weft__progress_options *options,
         return weft__system_error("eventfd");
     if (progress->own.queue == NULL || progress->own.under_way == NULL ||
         progress->device.under_way == NULL || progress->news == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a queue of %u slots",
-                           options->num_slots);
+        return weft__no_memory("no memory for a queue of %u slots", options->num_slots);
     memset(progress->own.queue, 0, queue_bytes);
     return WEFT_OK;
 }
@@ -185,8 +183,7 @@ weft_result weft__progress_start(const struct weft__progress_options *options,
 {
     struct weft__progress *progress = NULL;
     if (options->num_slots == 0 || (options->num_slots & (options->num_slots - 1)) != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "num_slots is %u; it must be a power of two", options->num_slots);
+        return weft__invalid("num_slots is %u; it must be a power of two", options->num_slots);
     weft_result result = allocate(options, &progress);
     if (result == WEFT_OK)
         result = weft__thread_start(&progress->thread, run, progress);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the progress thread and those that drive the net in its place have in common. */
+/* Shared by the progress thread and those that drive the net in its place. */
 #pragma once
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What driving a net is, whoever does it. */
+/* The rounds of driving a net, whoever does it. */
 #include <stdio.h>
 
 #include "comm/host/error.h"
@@ -77,8 +77,8 @@ static int take_next(struct weft__progress *progress, struct weft__line *line)
     struct weft__under_way *under_way = note_work(progress, line, number, work);
     if (is_pair)
         note_work(progress, line, number + 1, other);
-    /* What nobody waits for is not noted as under way: a peer that takes nothing holds up nobody
-     * else. */
+    /* An access that nobody waits for is not noted as under way: a peer that takes nothing holds up
+     * nobody else. */
     struct weft__net_request *request = wp_access_is_awaited(work) ? &under_way->request : NULL;
     const weft_result result = is_pair ? weft__net_post_both(progress->net, work, other, request)
                                        : weft__net_post(progress->net, work, request);
@@ -155,14 +155,14 @@ int weft__progress_has_work(const struct weft__progress *progress)
            weft__line_next_work(&progress->device) != NULL;
 }
 
-/* Of a device: what is there, which is at most as much as its queue has slots. */
+/* Takes from a device what is there: at most as much as its queue has slots. */
 static int take_work_of_device(struct weft__progress *progress)
 {
     const struct weft__line *line = &progress->device;
     return line->queue != NULL ? take_work(progress, &progress->device, line->num_slots) : 0;
 }
 
-/* What launches have posted is taken before what the host posts when they have ended: so a flush of
+/* Posts of launches are taken before those of the host when they have ended: so a flush of
  * the host waits for all of it. Nothing rings when a device posts; it is that flush that wakes a
  * thread which naps. */
 int weft__progress_take(struct weft__progress *progress)

@@ -8,7 +8,7 @@
 weft_result weft__net_check_peer(const struct weft__net *net, int32_t peer)
 {
     if (peer < 0 || peer >= net->config.num_ranks || net->peers[peer].state == WEFT__NET_NO_PEER)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "rank %d is no peer of the network", peer);
+        return weft__invalid("rank %d is no peer of the network", peer);
     if (net->peers[peer].state == WEFT__NET_LEFT)
         return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d has left the network", peer);
     return weft__net_peer_error(net, peer);
@@ -36,10 +36,9 @@ static weft_result check_remote_bytes(const struct weft__net *net, int32_t rank,
     if (access_at_peer(net, rank, place) != WEFT__NET_NOT_THERE &&
         is_within(place, num_bytes, region_bytes))
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s is byte %llu of region %u, %llu bytes; rank %d has %llu there", name,
-                       (unsigned long long)weft__net_offset_of(place), region,
-                       (unsigned long long)num_bytes, rank, (unsigned long long)region_bytes);
+    return weft__invalid("%s is byte %llu of region %u, %llu bytes; rank %d has %llu there", name,
+                         (unsigned long long)weft__net_offset_of(place), region,
+                         (unsigned long long)num_bytes, rank, (unsigned long long)region_bytes);
 }
 
 weft_result weft__net_check_remote(const struct weft__net *net, int32_t rank, const char *name,
@@ -48,18 +47,17 @@ weft_result weft__net_check_remote(const struct weft__net *net, int32_t rank, co
     WEFT__TRY(check_remote_bytes(net, rank, name, place, num_bytes));
     if (access_at_peer(net, rank, place) != WEFT__NET_BY_WRITES)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s is in region %u of rank %d, memory of a device, to which puts go alone",
-                       name, weft__net_region_of(place), rank);
+    return weft__invalid(
+        "%s is in region %u of rank %d, memory of a device, to which puts go alone", name,
+        weft__net_region_of(place), rank);
 }
 
 weft_result weft__net_check_word(const struct weft__net *net, int32_t rank, uint64_t word)
 {
     if (word % sizeof(uint64_t) != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "word is byte %llu of region %u; it must be a multiple of 8",
-                           (unsigned long long)weft__net_offset_of(word),
-                           weft__net_region_of(word));
+        return weft__invalid("word is byte %llu of region %u; it must be a multiple of 8",
+                             (unsigned long long)weft__net_offset_of(word),
+                             weft__net_region_of(word));
     return weft__net_check_remote(net, rank, "word", word, sizeof(uint64_t));
 }
 
@@ -120,18 +118,16 @@ static weft_result check_bytes(const struct weft__net *net, const struct wp_acce
     if (put->num_bytes == 0)
         return WEFT_OK;
     if (!weft__net_is_registered(net, put->source, put->num_bytes))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "source is byte %llu of region %u, %llu bytes; the region has %llu",
-                           (unsigned long long)weft__net_offset_of(put->source), region,
-                           (unsigned long long)put->num_bytes,
-                           (unsigned long long)weft__net_region_bytes(net, region));
+        return weft__invalid("source is byte %llu of region %u, %llu bytes; the region has %llu",
+                             (unsigned long long)weft__net_offset_of(put->source), region,
+                             (unsigned long long)put->num_bytes,
+                             (unsigned long long)weft__net_region_bytes(net, region));
     WEFT__TRY(check_remote_bytes(net, put->rank, "target", put->target, put->num_bytes));
     return find_way(net, put) != NO_WAY
                ? WEFT_OK
-               : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                             "nothing goes from region %u to region %u of rank %d: of devices' "
-                             "memory both must be registered",
-                             region, weft__net_region_of(put->target), put->rank);
+               : weft__invalid("nothing goes from region %u to region %u of rank %d: of devices' "
+                               "memory both must be registered",
+                               region, weft__net_region_of(put->target), put->rank);
 }
 
 /* Bytes [begin, begin + num_bytes) of the put. */

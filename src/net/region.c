@@ -53,12 +53,10 @@ static weft_result accessed(struct weft__net *net, int32_t rank, weft_result res
 static weft_result check_new(const struct weft__net *net, uint32_t region, const void *memory)
 {
     if (region >= WEFT__NET_MAX_REGIONS || net->regions[region].kind != WEFT__NET_NO_REGION)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "region is %u; it must be below %d, and not be there", region,
-                           WEFT__NET_MAX_REGIONS);
+        return weft__invalid("region is %u; it must be below %d, and not be there", region,
+                             WEFT__NET_MAX_REGIONS);
     if ((uintptr_t)memory % sizeof(uint64_t) != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "memory is %p; a region must be aligned to 8", memory);
+        return weft__invalid("memory is %p; a region must be aligned to 8", memory);
     return WEFT_OK;
 }
 
@@ -91,8 +89,7 @@ static weft_result make_known(struct weft__net *net, uint32_t region, void *memo
 {
     struct weft__net_region *known = &net->regions[region];
     known->key = malloc(WEFT__NET_MAX_KEY_BYTES);
-    if (known->key == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a region");
+    WEFT__CHECK_MEMORY(known->key, "no memory for a region");
     const weft_result result =
         net->engine->reg(net->state, region, memory, num_bytes, known->key, &known->key_bytes);
     if (result != WEFT_OK) {
@@ -124,15 +121,13 @@ weft_result weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t 
     const struct weft__net_region *grown = &net->regions[weft__net_region_of(place)];
     if (number < WEFT__NET_MAX_REGIONS || number >= WEFT__NET_MAX_NUMBERS ||
         net->regions[number].kind != WEFT__NET_NO_REGION)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "number is %u; it must be from %d to %d, and not be there", number,
-                           WEFT__NET_MAX_REGIONS, WEFT__NET_MAX_NUMBERS - 1);
+        return weft__invalid("number is %u; it must be from %d to %d, and not be there", number,
+                             WEFT__NET_MAX_REGIONS, WEFT__NET_MAX_NUMBERS - 1);
     if (!weft__net_is_registered(net, place, num_bytes) || grown->kind != WEFT__NET_GROWING)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "place is byte %llu of region %u, %zu bytes; they must be there, in a "
-                           "region that grows",
-                           (unsigned long long)weft__net_offset_of(place),
-                           weft__net_region_of(place), num_bytes);
+        return weft__invalid("place is byte %llu of region %u, %zu bytes; they must be there, in a "
+                             "region that grows",
+                             (unsigned long long)weft__net_offset_of(place),
+                             weft__net_region_of(place), num_bytes);
     unsigned char *memory = weft__net_address_of(net, place);
     if (net->engine->reg != NULL)
         WEFT__TRY(make_known(net, number, memory, num_bytes));

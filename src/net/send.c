@@ -132,7 +132,7 @@ int weft__net_send_unsent(struct weft__net *net)
 weft_result weft__net_lose_memory(struct weft__net *net, int32_t peer)
 {
     weft__net_fail_peer(net, peer, "no memory for messages to rank %d", peer);
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for messages to rank %d", peer);
+    return weft__no_memory("no memory for messages to rank %d", peer);
 }
 
 void weft__net_send_control(struct weft__net *net, int32_t peer,

@@ -67,7 +67,7 @@ static weft_result prepare(struct weft__tcp *tcp, const char *devices)
         tcp->peers[rank].rank = rank;
     }
     if (tcp->peers == NULL || tcp->buffer == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d peers", tcp->num_ranks);
+        return weft__no_memory("no memory for %d peers", tcp->num_ranks);
     tcp->epoll_fd = weft__descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     if (tcp->epoll_fd < 0)
         return weft__system_error("epoll_create1");
@@ -81,8 +81,7 @@ static weft_result open_tcp(struct weft__net *net, const struct weft__net_config
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "RDMA is demanded; the network engine is tcp, which has none");
     struct weft__tcp *tcp = calloc(1, sizeof(*tcp));
-    if (tcp == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network");
+    WEFT__CHECK_MEMORY(tcp, "no memory for a network");
     tcp->net = net;
     tcp->rank = config->rank;
     tcp->num_ranks = config->num_ranks;
@@ -351,7 +350,7 @@ static weft_result find_transports(void *state)
 
 /* ---------------------------------------------------------------- ending */
 
-/* What a peer was writing there has no place any more. */
+/* A peer's write there has no place any more. */
 static void unreg(void *state, uint32_t region)
 {
     struct weft__tcp *tcp = state;

@@ -34,14 +34,14 @@ union weft__tcp_sockaddr {
  * network interfaces that are up; NULL: of all, loopback only if there is no other. */
 weft_result weft__tcp_find_addresses(const char *devices, int32_t rank,
                                      struct weft__tcp_addresses *addresses);
-/* What a peer says are its own. */
+/* The addresses that a peer says are its own. */
 weft_result weft__tcp_read_addresses(int32_t rank, const void *bytes, size_t num_bytes,
                                      struct weft__tcp_addresses *addresses);
 size_t weft__tcp_addresses_bytes(const struct weft__tcp_addresses *addresses);
 
 socklen_t weft__tcp_sockaddr_of(const struct weft__tcp_address *address,
                                 union weft__tcp_sockaddr *to);
-/* "192.0.2.1, port 4242" */
+/* "192.0.2.1, port 4242". */
 void weft__tcp_name_address(const struct weft__tcp_address *address,
                             char name[WEFT__TCP_NAME_BYTES]);
 /* "tcp/eth0": through which the connection goes. */

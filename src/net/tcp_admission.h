@@ -37,7 +37,7 @@ struct weft__tcp_challenge {
 
 enum weft__tcp_role { WEFT__TCP_DIALER, WEFT__TCP_ACCEPTOR };
 
-/* What the two have said. */
+/* The messages of both. */
 struct weft__tcp_talk {
     struct weft__tcp_hello hello;
     struct weft__tcp_challenge challenge;

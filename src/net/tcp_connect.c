@@ -316,7 +316,7 @@ static void answer(struct weft__tcp *tcp, struct weft__tcp_guest *guest)
         check_proof(tcp, guest);
 }
 
-/* What is expected and no byte more: what follows is for the peer that it becomes. */
+/* Reads what is expected and no byte more: what follows is for the peer that it becomes. */
 static void listen_to(struct weft__tcp *tcp, struct weft__tcp_guest *guest)
 {
     while (guest->watched.fd >= 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the engine on TCP share. */
+/* Shared by the files of the engine on TCP. */
 #pragma once
 
 #include "net/engine.h"
@@ -18,7 +18,7 @@ enum {
     WEFT__TCP_GUEST_MS = 5000       /* in which a stranger must prove who it is */
 };
 
-/* What an event of epoll is about: the first member of each. */
+/* The subject of an event of epoll: the first member of each. */
 enum weft__tcp_kind { WEFT__TCP_LISTENER, WEFT__TCP_GUEST, WEFT__TCP_PEER };
 struct weft__tcp_watched {
     enum weft__tcp_kind kind;
@@ -92,13 +92,13 @@ struct weft__tcp {
     unsigned char *buffer; /* [WEFT__TCP_BUFFER_BYTES] */
 };
 
-/* tcp.c */
+/* tcp.c. */
 /* The peer has failed, if it had not left; its connection is closed when the net asks for that. */
 void weft__tcp_lose(struct weft__tcp *tcp, struct weft__tcp_peer *peer, int error);
 void weft__tcp_make_busy(struct weft__tcp *tcp, struct weft__tcp_peer *peer);
 /* 0: it could not be. */
 int weft__tcp_watch(struct weft__tcp *tcp, struct weft__tcp_watched *watched, uint32_t events);
-/* What comes from the peer from now on is believed. */
+/* Messages of the peer are believed from now on. */
 void weft__tcp_open_peer(struct weft__tcp *tcp, struct weft__tcp_peer *peer, int fd);
 
 /* tcp_connect.c: what happens until all peers are there. */
@@ -113,7 +113,7 @@ void weft__tcp_stop_listening(struct weft__tcp *tcp);
 /* tcp_round_trip.c: the least that the kernel has seen; 0: it does not tell. */
 double weft__tcp_round_trip_us(int fd);
 
-/* tcp_traffic.c */
+/* tcp_traffic.c. */
 enum weft__net_start weft__tcp_send(void *state, struct weft__net_operation *operation);
 /* Both: the number of events. */
 int weft__tcp_write_out(struct weft__tcp *tcp, struct weft__tcp_peer *peer);

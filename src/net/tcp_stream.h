@@ -37,7 +37,7 @@ static inline unsigned char *weft__tcp_wire_header(struct weft__net_header *head
 void weft__tcp_stream_init(struct weft__tcp_stream *stream, struct weft__net *net, int32_t rank);
 void weft__tcp_stream_destroy(struct weft__tcp_stream *stream);
 
-/* What came next. */
+/* The next thing that came. */
 void weft__tcp_stream_take(struct weft__tcp_stream *stream, const void *bytes, size_t num_bytes);
 /* The same of what has been put at `place` already, num_left at most. */
 void weft__tcp_stream_landed(struct weft__tcp_stream *stream, size_t num_bytes);

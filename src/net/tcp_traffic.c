@@ -54,7 +54,7 @@ void weft__tcp_drop_queue(struct weft__tcp_peer *peer)
         end_first(peer, WEFT_ERROR_RANK_FAILED);
 }
 
-/* What is left to send, as far as one call takes it. */
+/* Sends what is left, as far as one call takes it. */
 static size_t list_parts(const struct weft__tcp_peer *peer, struct iovec *parts, size_t *num_bytes)
 {
     size_t num_parts = 0, skipped = peer->sent_bytes;
@@ -92,7 +92,7 @@ static void note_sent(struct weft__tcp_peer *peer, size_t num_bytes)
     }
 }
 
-/* What it had said before counts, a goodbye above all. */
+/* Its earlier messages count, a goodbye above all. */
 static void lose_output(struct weft__tcp *tcp, struct weft__tcp_peer *peer, int error)
 {
     peer->output = WEFT__TCP_NO_ROOM;

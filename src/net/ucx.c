@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine on UCX, of which it uses little: active messages, puts, and a flush per peer. No atomics, no
- * fences and none of its shared memory; docs/network.md says what is wrong with them.
+ * The engine on UCX, of which it uses little: active messages, puts, and a flush per peer. No
+ * atomics, no fences and none of its shared memory; docs/network.md says what is wrong with them.
  */
 #include <stddef.h>
 

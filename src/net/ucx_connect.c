@@ -99,8 +99,7 @@ weft_result weft__ucx_open(struct weft__net *net, const struct weft__net_config 
 {
     unsigned major, release;
     struct weft__ucx_engine *engine = calloc(1, sizeof(*engine));
-    if (engine == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network");
+    WEFT__CHECK_MEMORY(engine, "no memory for a network");
     engine->net = net;
     engine->rank = config->rank;
     engine->num_ranks = config->num_ranks;
@@ -109,7 +108,7 @@ weft_result weft__ucx_open(struct weft__net *net, const struct weft__net_config 
     engine->peers = calloc((size_t)config->num_ranks, sizeof(*engine->peers));
     weft_result result = weft__ucx_load(&engine->ucx);
     if (result == WEFT_OK && engine->peers == NULL)
-        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d peers", config->num_ranks);
+        result = weft__no_memory("no memory for %d peers", config->num_ranks);
     if (result == WEFT_OK) {
         engine->ucx->ucp_get_version(&major, &engine->minor_version, &release);
         result = make_context(engine, config);

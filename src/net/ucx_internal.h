@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the engine on UCX share. */
+/* Shared by the files of the engine on UCX. */
 #pragma once
 
 #include "net/engine.h"

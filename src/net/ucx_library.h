@@ -6,7 +6,7 @@
 
 #include "weft.h"
 
-/* What is used of it; all of it is in version 1.13. */
+/* The part that is used; all of it is in version 1.13. */
 #define WEFT__UCX_FUNCTIONS(use)                                                                   \
     use(ucp_am_send_nbx) use(ucp_cleanup) use(ucp_config_modify) use(ucp_config_read)              \
         use(ucp_config_release) use(ucp_context_query) use(ucp_ep_close_nbx) use(ucp_ep_create)    \

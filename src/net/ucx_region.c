@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the engine on UCX knows of memory, here and at peers. */
+/* Memory that the engine on UCX knows, here and at peers. */
 #include <string.h>
 
 #include "comm/host/error.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What UCX may use, and what it has chosen. */
+/* Transports that UCX may use, and those that it has chosen. */
 #pragma once
 
 #include <stddef.h>

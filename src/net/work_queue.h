@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue of a net: plain memory in which threads of the rank, or its GPU, write what they want to
- * be sent, as in RDMA's send queues. The rank's progress thread, or who drives the net in its place (progress.h),
- * takes it from there.
+ * The queue of a net: plain memory in which threads of the rank, or its GPU, write what they want
+ * to be sent, as in RDMA's send queues. The rank's progress thread, or who drives the net in its
+ * place (progress.h), takes it from there.
  *
  *     num_completed     num_taken           num_reserved
  *          |  under way     |  posted, or being    |
- *   -------v----------------v--- written ----------v-----> numbers; number n is in slot n % num_slots
+ *   -------v----------------v--- written ----------v-----> numbers
  *
- * Posting: reserve a number (fetch-add), wait for its slot (num_taken), write the slot, write its `ready`
- * last (release), then wake the thread if it sleeps. Numbers complete in their order: all below
- * num_completed are done, in the sense of the operation (sources may be reused; flushes have been flushed; what was
- * fetched is here), or have failed; of what may be lost, that nobody waits for, they have been given to the net.
+ * Number n is in slot n % num_slots. Posting: reserve a number (fetch-add), wait for its slot
+ * (num_taken), write the slot, write its `ready` last (release), then wake the thread if it sleeps.
+ * Numbers complete in their order: all below num_completed are done, in the sense of the operation
+ * (sources may be reused; flushes have been flushed; what was fetched is here), or have failed; of
+ * what may be lost, that nobody waits for, they have been given to the net.
  */
 #pragma once
 

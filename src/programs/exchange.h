@@ -49,11 +49,11 @@ struct wp_message {
     uint64_t arrays[WP_NUM_MESSAGE_ARRAYS];
 };
 
-struct wp_exchange_state {                  /* local to the rank, zero at first */
-    int32_t num_units_taken[WP_NUM_HALVES]; /* share.h */
-    int32_t num_failures;                   /* nonzero: some operation did not end */
-    int32_t failed_sequence;                /* of the first, in 32 bits */
-    uint64_t block_sequences[];             /* [max_blocks] of the last operation that ended here */
+struct wp_exchange_state {                   /* local to the rank, zero at first */
+    int32_t num_units_taken[WP_NUM_BUFFERS]; /* share.h */
+    int32_t num_failures;                    /* nonzero: some operation did not end */
+    int32_t failed_sequence;                 /* of the first, in 32 bits */
+    uint64_t block_sequences[]; /* [max_blocks] of the last operation that ended here */
 };
 
 struct wp_exchange {
@@ -114,7 +114,7 @@ WP_STATIC_ASSERT(WP_MESSAGES_OFFSET + WP_NUM_MESSAGES * sizeof(struct wp_message
 WP_FN uint64_t wp_mailbox_bytes(int32_t num_members, int32_t max_blocks)
 {
     const uint64_t finished_bytes = (uint64_t)num_members * (uint64_t)max_blocks * sizeof(uint64_t);
-    const uint64_t num_slots = WP_NUM_HALVES * (uint64_t)num_members +
+    const uint64_t num_slots = WP_NUM_BUFFERS * (uint64_t)num_members +
                                (finished_bytes + WP_MESSAGE_SLOT_BYTES - 1) / WP_MESSAGE_SLOT_BYTES;
     return num_slots * WP_MESSAGE_SLOT_BYTES;
 }
@@ -124,7 +124,7 @@ WP_FN char *wp_mailbox_message(const struct wp_exchange *exchange, uint64_t sequ
                                int32_t writer)
 {
     const int32_t idx = exchange->member_idxs == NULL ? writer : exchange->member_idxs[writer];
-    const uint64_t slot = wp_half(sequence) * (uint64_t)exchange->most_members + (uint64_t)idx;
+    const uint64_t slot = wp_parity(sequence) * (uint64_t)exchange->most_members + (uint64_t)idx;
     return exchange->bases[owner] + exchange->mailbox_offset + slot * WP_MESSAGE_SLOT_BYTES;
 }
 
@@ -133,7 +133,7 @@ WP_FN uint64_t *wp_mailbox_finished(const struct wp_exchange *exchange, int32_t 
                                     int32_t block_idx, int32_t writer_idx)
 {
     char *words = exchange->bases[owner] + exchange->mailbox_offset +
-                  WP_NUM_HALVES * (uint64_t)exchange->most_members * WP_MESSAGE_SLOT_BYTES;
+                  WP_NUM_BUFFERS * (uint64_t)exchange->most_members * WP_MESSAGE_SLOT_BYTES;
     return (uint64_t *)(void *)words + (int64_t)block_idx * exchange->num_members + writer_idx;
 }
 
@@ -203,7 +203,7 @@ WP_FN void wp_operation_note(const struct wp_operation *op, enum wp_status statu
 /* How many units of an operation's work have been taken (share.h). */
 WP_FN int32_t *wp_units_taken(const struct wp_exchange *exchange, uint64_t sequence)
 {
-    return &exchange->state->num_units_taken[wp_half(sequence)];
+    return &exchange->state->num_units_taken[wp_parity(sequence)];
 }
 
 /* By every warp of the block, once all of them have read the number: writes it for the block,
@@ -276,8 +276,8 @@ WP_FN void wp_message_find_arrays(const struct wp_operation *op, int32_t rank,
 
 /* Warp-wide: waits for the message of `rank`; *mismatch tells what differs from what it should
  * be, if anything does. */
-WP_FN enum wp_status wp_operation_hear(const struct wp_operation *op, int32_t rank,
-                                       struct wp_failure *mismatch)
+WP_FN enum wp_status wp_operation_receive(const struct wp_operation *op, int32_t rank,
+                                          struct wp_failure *mismatch)
 {
     const struct wp_exchange *exchange = op->exchange;
     const struct wp_wait_site site = wp_operation_site(op, WP_PHASE_START, rank);
@@ -314,7 +314,7 @@ WP_FN uint32_t wp_start_urgency(const struct wp_operation *op, enum wp_status st
 
 /* Called by every warp: the first block sends the rank's message. The ranks are shared among its
  * warps. */
-WP_FN void wp_operation_tell(const struct wp_operation *op)
+WP_FN void wp_operation_send(const struct wp_operation *op)
 {
     const struct wp_exchange *exchange = op->exchange;
     const int32_t num_members = exchange->num_members;
@@ -338,7 +338,7 @@ WP_FN enum wp_status wp_operation_meet(const struct wp_operation *op)
     for (int32_t i = wp_warp_idx(op->warp);
          i < exchange->num_members && status == WP_STATUS_OK && mismatch.kind == WP_FAILURE_NONE;
          i += wp_num_warps(op->warp))
-        status = wp_operation_hear(op, wp_member(exchange, i), &mismatch);
+        status = wp_operation_receive(op, wp_member(exchange, i), &mismatch);
     const uint32_t own = wp_start_urgency(op, status, &mismatch);
     const uint32_t most = wp_block_max(op->warp, own);
     if (most > 0 && own == most && status == WP_STATUS_OK)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that operations use in turn: it has two halves, and operation n uses half n % 2. Whatever
- * is used in turn keeps the following rules, so that the proof stands here alone.
+ * Memory that operations use in turn: it has two buffers, and operation n uses buffer n % 2.
+ * Whatever is used in turn keeps the following rules, so that the proof stands here alone.
  *
  * Operations are numbered, and a rank's launches of them run one after the other. Peers are the
- * ranks that touch the same memory. What an operation touches of its half, on whichever rank, it
+ * ranks that touch the same memory. What an operation touches of its buffer, on whichever rank, it
  * touches in its own launches; puts through the network count, since their target waits for them.
  * But
  *
- *   (a) a launch may prepare the other half on its own rank for the next operation;
+ *   (a) a launch may prepare the other buffer on its own rank for the next operation;
  *   (b) a launch that ends well has taken a greeting of the same operation from each peer.
  *
- * Claim: when operation n begins on a rank, nobody touches half n % 2 on behalf of operation n - 2
- * any more, here or at a peer, and what was done there is ordered before what operation n does.
+ * Claim: when operation n begins on a rank, nobody touches buffer n % 2 on behalf of operation n -
+ * 2 any more, here or at a peer, and what was done there is ordered before what operation n does.
  *
  * Proof: operation n begins only if n - 1 has ended well on this rank (wp_operation_begin). By
  * (b) its launch has taken a greeting that each peer's launch of n - 1 sent, and that began when
@@ -22,11 +22,11 @@
  *
  * An operation in rounds (rounds.h) meets several times, and has a number for each meeting: an odd
  * number of them, the first of which is the operation's here, so that the next operation has the
- * other half. Its meetings are greetings of all blocks, so that the counter of units may be used in
- * turn by its parts.
+ * other buffer. Its meetings are greetings of all blocks, so that the counter of units may be used
+ * in turn by its parts.
  *
- * So operation n may overwrite what operation n - 2 has left in the half, here and at its peers,
- * before it has heard of anybody. One half would not do: peers may still be in operation n - 1.
+ * So operation n may overwrite what operation n - 2 has left in the buffer, here and at its peers,
+ * before it has heard of anybody. One buffer would not do: peers may still be in operation n - 1.
  *
  *     memory                              greeting                          where
  *     messages                            the messages                      exchange.h
@@ -40,10 +40,10 @@
 
 #include "machine/machine.h"
 
-enum { WP_NUM_HALVES = 2 };
+enum { WP_NUM_BUFFERS = 2 };
 
-/* Which half an operation uses. */
-WP_FN uint64_t wp_half(uint64_t sequence)
+/* Which buffer an operation uses. */
+WP_FN uint64_t wp_parity(uint64_t sequence)
 {
-    return sequence % WP_NUM_HALVES;
+    return sequence % WP_NUM_BUFFERS;
 }

@@ -193,7 +193,7 @@ WP_FN int32_t wp_num_chunks(const struct wp_rings *rings, int32_t num_rows, int3
 WP_FN uint64_t *wp_ring_counter(const struct wp_ring *ring, uint64_t *counters, uint64_t sequence)
 {
     const struct wp_rings *rings = ring->rings;
-    const uint64_t row = wp_half(sequence) * wp_rings_num_rows(rings) + (uint64_t)ring->row;
+    const uint64_t row = wp_parity(sequence) * wp_rings_num_rows(rings) + (uint64_t)ring->row;
     return counters + row * (uint64_t)rings->num_channels + ring->channel;
 }
 
@@ -212,8 +212,8 @@ WP_FN void wp_ring_advance(const struct wp_ring *ring, uint64_t sequence, int64_
 WP_FN void wp_rings_pass(struct wp_warp *warp, const struct wp_rings *rings, uint64_t sequence)
 {
     const uint64_t num_counters = wp_rings_num_counters(rings);
-    const uint64_t from = wp_half(sequence) * num_counters;
-    const uint64_t to = wp_half(sequence + 1) * num_counters;
+    const uint64_t from = wp_parity(sequence) * num_counters;
+    const uint64_t to = wp_parity(sequence + 1) * num_counters;
     for (uint64_t i = (uint64_t)wp_lane_idx(warp); i < num_counters; i += WP_WARP_SIZE) {
         rings->num_sent[to + i] = rings->num_sent[from + i];
         rings->num_received[to + i] = rings->num_received[from + i];

@@ -22,7 +22,7 @@ enum {
 
 static struct net_shared *shared;
 static unsigned char *heaps;
-static struct weft__net_fake *fake_world;
+static struct net_fake *fake_world;
 
 uint64_t net_draw(uint64_t *random, uint64_t below)
 {
@@ -221,7 +221,7 @@ static int learn_of_others(struct net_party *party)
 
 /* ---------------------------------------------------------------- a party's life */
 
-static int open_party(struct net_party *party, struct weft__net_fake *fake)
+static int open_party(struct net_party *party, struct net_fake *fake)
 {
     const struct net_world *world = party->world;
     struct weft__net_blob blob;
@@ -234,7 +234,8 @@ static int open_party(struct net_party *party, struct weft__net_fake *fake)
                                             .close_ms = fake != NULL ? 5 : DEADLINE_S * 1000 / 2,
                                             .max_message_bytes = world->max_message_bytes,
                                             .min_write_bytes = world->min_write_bytes,
-                                            .fake = fake};
+                                            .custom = fake != NULL ? &net_fake_engine : NULL,
+                                            .world = fake};
     if (weft__net_open(&config, &party->net) != WEFT_OK)
         return -1;
     if (register_devices(party) != 0 || weft__net_address(party->net, &blob) != WEFT_OK ||
@@ -293,13 +294,13 @@ void net_kill_self(struct net_party *party)
 {
     end_life(party, SIGKILL);
     if (fake_world != NULL)
-        weft__net_fake_kill(fake_world, party->rank);
+        net_fake_kill(fake_world, party->rank);
 }
 
 void net_stop_self(struct net_party *party)
 {
     for (int32_t rank = 0; fake_world != NULL && rank < party->num_ranks; rank++)
-        weft__net_fake_cut(fake_world, party->rank, rank);
+        net_fake_cut(fake_world, party->rank, rank);
     end_life(party, SIGSTOP);
 }
 
@@ -339,9 +340,9 @@ static int run_in_one_thread(const struct net_world *world)
 {
     enum { MAX_STEPS = 20 * 1000 * 1000 };
     struct net_party parties[NET_MAX_PARTIES] = {{0}};
-    const struct weft__net_fake_options options = {
+    const struct net_fake_options options = {
         .seed = world->seed, .max_delay = world->max_delay, .full_one_in = world->full_one_in};
-    struct weft__net_fake *fake = weft__net_fake_create(&options);
+    struct net_fake *fake = net_fake_create(&options);
     int failed = fake == NULL ? -1 : 0;
     fake_world = fake;
     for (int32_t rank = 0; rank < world->num_ranks && failed == 0; rank++)
@@ -360,7 +361,7 @@ static int run_in_one_thread(const struct net_world *world)
         if (parties[rank].world != NULL)
             end_party(&parties[rank]);
     if (fake != NULL)
-        weft__net_fake_destroy(fake);
+        net_fake_destroy(fake);
     fake_world = NULL;
     return failed;
 }

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "net/fake.h"
 #include "net/net.h"
+#include "net_fake.h"
 
 enum {
     NET_MAX_PARTIES = 16,

@@ -183,11 +183,14 @@ static int engines_must_agree(void)
 {
     struct weft__net *nets[2];
     struct weft__net_blob blobs[2];
-    struct weft__net_fake_options options = {.seed = 1};
-    struct weft__net_fake *world = weft__net_fake_create(&options);
+    struct net_fake_options options = {.seed = 1};
+    struct net_fake *world = net_fake_create(&options);
     for (int32_t rank = 0; rank < 2; rank++) {
-        const struct weft__net_config config = {
-            .engine = rank == 0 ? "fake" : "tcp", .rank = rank, .num_ranks = 2, .fake = world};
+        const struct weft__net_config config = {.engine = "tcp",
+                                                .custom = rank == 0 ? &net_fake_engine : NULL,
+                                                .rank = rank,
+                                                .num_ranks = 2,
+                                                .world = world};
         CHECK(weft__net_open(&config, &nets[rank]) == WEFT_OK);
         CHECK(weft__net_address(nets[rank], &blobs[rank]) == WEFT_OK);
     }
@@ -195,7 +198,7 @@ static int engines_must_agree(void)
     CHECK(strstr(weft__last_error(), "fake on rank 0 and tcp on rank 1") != NULL);
     weft__net_close(nets[0]);
     weft__net_close(nets[1]);
-    weft__net_fake_destroy(world);
+    net_fake_destroy(world);
     return 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Measured figures: those of bench/results, and lines of weft ep and weft coll with --json. A figure
- * is one number with its name, the sizes that it is for and words, all that tells it from others.
- * Figures of one operation are a group; in it a series has one name and the same words, at several
- * sizes. */
+/* Measured figures: those of bench/results, and lines of weft ep and weft coll with --json. A
+ * figure is one number with its name, the sizes that it is for and words, all that tells it from
+ * others. Figures of one operation are a group; in it a series has one name and the same words, at
+ * several sizes. */
 #pragma once
 
 #include <jansson.h>

@@ -109,7 +109,8 @@ static int are_equal_but(const json_t *a, const json_t *b, const char *but)
     return 1;
 }
 
-/* Without `word`, are the labels of the peer's curves still different from each other, and none empty? */
+/* Without `word`, are the labels of the peer's curves still different from each other, and none
+ * empty? */
 static int is_needless(const struct group *group, const char *peer, const char *word)
 {
     for (int i = 0; i < group->num_series; i++) {

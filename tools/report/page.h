@@ -3,7 +3,6 @@
  * page_text(). */
 #pragma once
 
-#include <stdint.h>
 #include <stdio.h>
 
 /* Escaped for HTML, SVG and XML, in elements and attributes. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A call of a collective in a scenario: what the seed draws of it, and what its arrays hold before and
- * after, element by element, computed from the seed without communication.
+ * A call of a collective in a scenario: what the seed draws of it, and what its arrays hold before
+ * and after, element by element, computed from the seed without communication.
  *
- * Arrays consist of rows, of equal length and one after the other but for weft_coll_all_to_all_v, and sends
- * and receives, which leave a gap of one element behind each.
+ * Arrays consist of rows, of equal length and one after the other but for weft_coll_all_to_all_v,
+ * and sends and receives, which leave a gap of one element behind each.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ struct coll_call {
     struct coll_places places[SCENARIO_MAX_RANKS];
 };
 
-/* What a scenario's calls have in common. */
+/* Shared by a scenario's calls. */
 struct coll_terms {
     uint64_t packet_bytes, staging_bytes, chunk_bytes, piece_bytes;
     int32_t num_streams;
@@ -80,7 +80,7 @@ size_t coll_element_bytes(const struct coll_call *call);
 enum coll_array { COLL_SEND, COLL_RECV };
 int32_t coll_num_rows(const struct shape *shape, const struct coll_call *call,
                       enum coll_array array);
-/* Of a rank that is not the root. */
+/* For a rank that is not the root. */
 int coll_is_ignored(const struct shape *shape, const struct coll_call *call, enum coll_array array,
                     int32_t rank);
 int32_t coll_row_count(const struct shape *shape, const struct coll_call *call,

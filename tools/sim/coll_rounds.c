@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rounds of calls of the collectives: all of a round are enqueued, then awaited. Each array has a mirror,
- * in which what the calls should do is done by the host; then every byte of both is the same.
+ * Rounds of calls of the collectives: all of a round are enqueued, then awaited. Each array has a
+ * mirror, in which what the calls should do is done by the host; then every byte of both is the
+ * same.
  */
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 enum { POISON = 0x5a };
 
-/* What a call's argument is: memory of this rank, and where it is in its array. */
+/* A call's argument: memory of this rank, and where it is in its array. */
 struct argument {
     char *memory;
     char *mirror;
@@ -254,7 +255,7 @@ static weft_result enqueue_call(struct party *party, const struct coll_call *cal
 /* One array at another window: while the others stay where they are. */
 static weft_result register_again(struct party *party, int32_t i)
 {
-    PARTY_TRY(weft_memory_unregister(party->comm, party->coll_arrays[i].memory[COLL_LOCAL]));
+    TRY(weft_memory_unregister(party->comm, party->coll_arrays[i].memory[COLL_LOCAL]));
     return party_register(party, i);
 }
 
@@ -268,9 +269,9 @@ weft_result party_run_calls(struct party *party, int32_t round)
             party->scenario->has_disagreed = 1;
             call = coll_disagreeing(party->shape, &calls[i]);
         }
-        PARTY_TRY(enqueue_call(party, &call, i));
+        TRY(enqueue_call(party, &call, i));
     }
-    PARTY_TRY(party_synchronize(party));
+    TRY(party_synchronize(party));
     check_arrays(party, round);
     return party->shape->coll_terms.registration == COLL_REGISTERED ? register_again(party, 0)
                                                                     : WEFT_OK;

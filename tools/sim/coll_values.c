@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The elements of a collective's arrays. What is only moved are bytes, many of them those of packets
- * that cannot be stored as they are. What is reduced are those bytes, too, and in arrays of floats numbers
- * that cancel, zeros, subnormals, infinities and NaNs.
+ * The elements of a collective's arrays. What is only moved are bytes, many of them those of
+ * packets that cannot be stored as they are. What is reduced are those bytes, too, and in arrays of
+ * floats numbers that cancel, zeros, subnormals, infinities and NaNs.
  */
 #include "coll_call.h"
 #include "machine/machine.h"

@@ -10,7 +10,7 @@
 enum { EXPERT_FACTOR = 3 }; /* what an answer tells of its rank, beside the token's own element */
 enum { MAGNITUDES = 31 };   /* of logarithms: the sums of a node's ranks, of 8, are below 256 */
 
-/* Of a round, and a repetition in it. */
+/* The values of a round, and a repetition in it. */
 struct combined {
     int32_t round, repeat;
     struct shape_oracle oracle;
@@ -29,7 +29,7 @@ static int32_t hidden_of(const struct shape *shape)
     return shape->combine_row_bytes / (int32_t)dtype_bytes(shape->combine_dtype);
 }
 
-/* What a rank answers to a value of a token. */
+/* A rank's answer to a value of a token. */
 static float answer(float value, int32_t rank)
 {
     return value + (float)(EXPERT_FACTOR * rank);
@@ -181,6 +181,6 @@ static void check_out(struct party *party, int32_t round, int32_t repeat)
 weft_result party_run_combine(struct party *party, int32_t round)
 {
     fill_biases(party, round);
-    PARTY_TRY(party_route(party, round));
+    TRY(party_route(party, round));
     return party_repeat(party, round, enqueue_combine, check_out);
 }

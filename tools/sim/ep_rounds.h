@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the rounds of the operations of expert parallelism have in common. */
+/* Shared by the rounds of the operations of expert parallelism. */
 #pragma once
 
 #include "party.h"

@@ -78,7 +78,7 @@ static weft_result enqueue_expand(struct party *party, int32_t round, int32_t re
     args.gaps = (weft_ep_gaps)(round % 2);
     args.num_blocks = shape->num_call_blocks[repeat][party->rank];
     if (repeat > 0) { /* the rows are those of the dispatch before */
-        PARTY_TRY(weft_ep_expand(party_handle(party, round), &args, party->stream));
+        TRY(weft_ep_expand(party_handle(party, round), &args, party->stream));
         args.recv_topk_idx = NULL;
     }
     return weft_ep_expand(party_handle(party, round), &args, party->stream);
@@ -108,7 +108,7 @@ static weft_result enqueue_reduce(struct party *party, int32_t round, int32_t re
 
 weft_result party_expand(struct party *party, int32_t round, int32_t repeat)
 {
-    PARTY_TRY(enqueue_expand(party, round, repeat));
+    TRY(enqueue_expand(party, round, repeat));
     return enqueue_reduce(party, round, repeat);
 }
 

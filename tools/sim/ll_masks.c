@@ -49,7 +49,7 @@ static weft_result set_mask(struct party *party, uint64_t bits,
     weft__sim_host_writes(party->ll_mask, (size_t)num_ranks * sizeof *party->ll_mask);
     for (int32_t rank = 0; rank < num_ranks; rank++)
         party->ll_mask[rank] = (int32_t)(bits >> rank & 1);
-    PARTY_TRY(call(party, round));
+    TRY(call(party, round));
     return party_synchronize(party);
 }
 
@@ -76,10 +76,10 @@ weft_result ll_begin_round(struct party *party, int32_t round)
     if (!ll_has_masks(party))
         return WEFT_OK;
     if (round > 0)
-        PARTY_TRY(set_mask(party, 0, unmask, round));
-    PARTY_TRY(set_mask(party, party->shape->ll_cuts[round][party->rank], mask, round));
-    PARTY_TRY(weft_ll_query_mask(party->ll, party->ll_mask, party->stream));
-    PARTY_TRY(party_synchronize(party));
+        TRY(set_mask(party, 0, unmask, round));
+    TRY(set_mask(party, party->shape->ll_cuts[round][party->rank], mask, round));
+    TRY(weft_ll_query_mask(party->ll, party->ll_mask, party->stream));
+    TRY(party_synchronize(party));
     (void)find_lost(party, "mask", round, party->ll_mask);
     return WEFT_OK;
 }
@@ -89,10 +89,10 @@ weft_result ll_let_leave(struct party *party, int32_t round)
     const struct shape *shape = party->shape;
     if (!shape->ll_has_leaver || round != shape->num_rounds - 1)
         return WEFT_OK;
-    PARTY_TRY(weft_comm_host_barrier(party->comm));
+    TRY(weft_comm_host_barrier(party->comm));
     if (party->rank != shape->ll_leaver)
         return WEFT_OK;
-    PARTY_TRY(weft_ll_destroy(party->ll));
+    TRY(weft_ll_destroy(party->ll));
     party->ll = NULL;
     return WEFT_OK;
 }

@@ -27,5 +27,5 @@ size_t ll_num_words(const struct party *party);
 void ll_withhold_answers(struct party *party, const struct ll_move *move);
 void ll_finish_answers(struct party *party, int32_t round, const struct ll_move *move);
 void ll_check_combined(struct party *party, int32_t round, const struct ll_move *move);
-/* Of all results until now, each of which adds. */
+/* Counts of all results until now, each of which adds. */
 void ll_check_totals(struct party *party, int32_t round);

@@ -61,7 +61,7 @@ weft_result party_open_ll(struct party *party)
     ep_config.num_staging_slots = shape->num_slots;
     ep_config.staging_slot_bytes = shape->slot_bytes;
     for (int32_t i = 0; i < shape->num_repeats; i++)
-        PARTY_TRY(alloc_result(party, &party->ll_arrays[i]));
+        TRY(alloc_result(party, &party->ll_arrays[i]));
     party->ll_totals = guarded_alloc(&party->scenario->memory,
                                      (size_t)ll_num_local(shape, party->rank) * sizeof(int32_t));
     party->ll_mask =
@@ -69,11 +69,11 @@ weft_result party_open_ll(struct party *party)
     if (party->ll_totals == NULL || party->ll_mask == NULL)
         return LACKS_MEMORY("the arrays of a rank");
     party->ll_rng.state = rng_key(rng_key(shape->seed, shape->op), (uint64_t)party->rank);
-    PARTY_TRY(weft_stream_create(party->comm, &party->stream));
-    PARTY_TRY(weft_stream_create(party->comm, &party->second_stream));
+    TRY(weft_stream_create(party->comm, &party->stream));
+    TRY(weft_stream_create(party->comm, &party->second_stream));
     ep_config.staging_bytes = party->shape->staging_bytes;
-    PARTY_TRY(weft_ep_create(party->comm, &ep_config, &party->ep));
-    PARTY_TRY(weft_ll_create(party->ep, &config, &party->ll));
+    TRY(weft_ep_create(party->comm, &ep_config, &party->ep));
+    TRY(weft_ll_create(party->ep, &config, &party->ll));
     party->scenario->num_ll_open += party->shape == &party->scenario->shape;
     return WEFT_OK;
 }
@@ -159,7 +159,7 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
     return weft_ll_dispatch(party->ll, &args, some_stream(party));
 }
 
-/* Of the results that have come, how many came after one that has not been answered. */
+/* The number of results that came after one that has not been answered. */
 static int32_t num_later_results(const struct party *party, int32_t round,
                                  const struct ll_move *answered)
 {
@@ -201,7 +201,7 @@ static weft_result combine(struct party *party, int32_t round, const struct ll_m
     }
     if (shape->ll_terms.has_weights && ll_combine_uses_weights(shape->ll_terms.answer, phases))
         args.topk_weights = arrays->weights_back;
-    PARTY_TRY(weft_ll_combine(party->ll, &args, some_stream(party)));
+    TRY(weft_ll_combine(party->ll, &args, some_stream(party)));
     if (are_late)
         ll_finish_answers(party, round, move);
     return WEFT_OK;
@@ -284,10 +284,10 @@ static void check_combined(struct party *party, int32_t round, const struct ll_m
         ll_check_combined(party, round, move);
 }
 
-/* What phases promise when they have finished. */
+/* The promises of phases that have finished. */
 static weft_result await(struct party *party, int32_t round, const struct ll_span *span)
 {
-    PARTY_TRY(party_synchronize(party));
+    TRY(party_synchronize(party));
     for (int32_t i = span->begin; i < span->end; i++) {
         const struct ll_move *move = &span->moves[i];
         if (move->step == LL_SEND_ROWS)
@@ -317,20 +317,20 @@ weft_result party_run_ll(struct party *party, int32_t round)
 {
     const struct ll_script *script = &party->shape->ll_scripts[round];
     struct ll_span span = {script->moves, 0, 0};
-    PARTY_TRY(ll_begin_round(party, round));
-    PARTY_TRY(ll_let_leave(party, round));
+    TRY(ll_begin_round(party, round));
+    TRY(ll_let_leave(party, round));
     while (party->ll != NULL && span.end < script->num_moves) {
         const struct ll_move *move = &script->moves[span.end];
         const int is_joined = move->may_join && coin(party);
         if (span.begin < span.end && must_know_rows(party, move)) {
-            PARTY_TRY(await(party, round, &span));
+            TRY(await(party, round, &span));
             span.begin = span.end;
         }
-        PARTY_TRY(enqueue(party, round, move, is_joined));
+        TRY(enqueue(party, round, move, is_joined));
         span.end += is_joined ? 2 : 1;
         if (!coin(party) && span.end < script->num_moves)
             continue;
-        PARTY_TRY(await(party, round, &span));
+        TRY(await(party, round, &span));
         span.begin = span.end;
     }
     if (party->ll != NULL && ll_can_check(party))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a scenario does with a weft_ll: the order in which the ranks send, receive and release the results of a round,
- * any that weft.h allows. It is the same on all ranks; whether two phases are one launch, on which stream,
- * and when the host waits, each rank draws for itself.
+ * A scenario's use of a weft_ll: the order in which the ranks send, receive and release the results
+ * of a round, any that weft.h allows. It is the same on all ranks; whether two phases are one
+ * launch, on which stream, and when the host waits, each rank draws for itself.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 enum { LL_MAX_RESULTS = 2, LL_MAX_COMBINES = 2 };
 enum { LL_MAX_MOVES = LL_MAX_RESULTS * (2 + 2 * LL_MAX_COMBINES + 1) };
 
-/* What the scenario's rounds have in common. */
+/* Shared by the scenario's rounds. */
 struct ll_terms {
     int32_t hidden;
     weft_ll_layout layout;

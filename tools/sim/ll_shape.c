@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a scenario of low latency is about: its terms, and who is missing. */
+/* The subject of a scenario of low latency: its terms, and who is missing. */
 #include "shape_draws.h"
 
 static void draw_cut(struct shape *shape, struct rng *rng, int32_t round, int32_t a, int32_t b)
@@ -80,7 +80,7 @@ static void draw_usual_rows(struct shape *shape)
     }
 }
 
-/* Of half of the sums by expert that can be so; by numbers of its own, so that the others stay as
+/* Half of the sums by expert that can be so; by numbers of its own, so that the others stay as
  * they were. */
 static void draw_late_weights(struct shape *shape)
 {
@@ -121,9 +121,9 @@ static int are_choices_few(const struct shape *shape, weft_ll_carrier carrier)
 /* For half of them a warp of each block hears each rank, and does nothing else. */
 static void draw_hearers(struct shape *shape, struct rng *rng)
 {
-    const int32_t num_hearers = draw(rng, 0, 1) * shape->num_ranks;
+    const int32_t num_receiver_warps = draw(rng, 0, 1) * shape->num_ranks;
     for (int32_t rank = 0; rank < shape->num_ranks; rank++)
-        shape->num_warps[rank] += num_hearers;
+        shape->num_warps[rank] += num_receiver_warps;
 }
 
 static int are_sums_fit(const struct shape *shape)
@@ -183,7 +183,7 @@ static void draw_unanswered(struct ll_terms *terms, struct rng *rng)
     terms->num_results = LL_MAX_RESULTS;
 }
 
-/* What can go in packets, in either of the two ways. */
+/* Shapes that can go in packets, in either of the two ways. */
 static void fit_packets(struct shape *shape, struct rng *rng)
 {
     struct ll_terms *terms = &shape->ll_terms;

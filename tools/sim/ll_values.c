@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "ll_values.h"
 
-#include <stdlib.h>
-
 #include "workload/elements.h"
 #include "workload/failure.h"
 

@@ -9,11 +9,12 @@
 weft_ll_config ll_config(const struct shape *shape, int32_t rank);
 int32_t ll_num_local(const struct shape *shape, int32_t rank);
 size_t ll_row_bytes(const struct shape *shape);
-/* Of a source in a result: the second of a round has half as many, which blocks share otherwise. */
+/* The tokens of a source in a result: the second of a round has half as many, which blocks share
+ * otherwise. */
 int32_t ll_num_tokens(const struct shape *shape, int32_t round, int32_t result, int32_t source);
 float ll_weight(const struct shape *shape, int32_t round, int32_t source, int32_t index, int32_t k);
 
-/* What a result is about. */
+/* The subject of a result. */
 struct ll_about {
     const struct shape *shape;
     int32_t round, result;
@@ -23,7 +24,7 @@ struct ll_about {
 /* The row of a token of `source`. */
 void ll_fill_token(const struct ll_about *about, int32_t source, int32_t index, void *elements);
 
-/* What a rank must get. ll_oracle_close follows, whatever the result. */
+/* The results that a rank must get. ll_oracle_close follows, whatever the result. */
 struct ll_expected {
     struct ll_oracle oracle;
     struct ll_about about;

@@ -48,7 +48,7 @@ static weft_result alloc_heap_block(struct party *party)
     size_t num_bytes = 0;
     for (int32_t i = 0; i < party->num_heap_arrays; i++)
         num_bytes += party->heap_arrays[i].num_bytes + 2 * (size_t)GUARD_BYTES;
-    PARTY_TRY(weft_heap_alloc(party->comm, num_bytes, &party->heap_block));
+    TRY(weft_heap_alloc(party->comm, num_bytes, &party->heap_block));
     char *next = party->heap_block;
     for (int32_t i = 0; i < party->num_heap_arrays; i++) {
         struct heap_array *array = &party->heap_arrays[i];
@@ -70,7 +70,7 @@ static weft_result alloc_heap_arrays(struct party *party)
         plan_heap_array(party, choices_bytes);
         plan_heap_array(party, capacity * sizeof(int32_t));
     }
-    PARTY_TRY(alloc_heap_block(party));
+    TRY(alloc_heap_block(party));
     const struct heap_array *next = party->heap_arrays;
     party->words = (next++)->inner;
     for (int32_t i = 0; i < shape->num_repeats; i++) {
@@ -170,7 +170,7 @@ static weft_result alloc_coll_arrays(struct party *party)
     party->coll_array_bytes = num_bytes;
     for (int32_t i = 0; i < num_arrays; i++)
         plan_heap_array(party, num_bytes);
-    PARTY_TRY(alloc_heap_block(party));
+    TRY(alloc_heap_block(party));
     for (int32_t i = 0; i < num_arrays; i++) {
         struct coll_arrays *arrays = &party->coll_arrays[i];
         arrays->memory[COLL_IN_HEAP] = party->heap_arrays[i].inner;
@@ -198,22 +198,22 @@ static weft_result create_ep(struct party *party)
     config.staging_slot_bytes = shape->slot_bytes;
     config.combine_wire = shape->combine_wire;
     config.staging_bytes = party->shape->staging_bytes;
-    PARTY_TRY(weft_ep_create(party->comm, &config, &party->ep));
+    TRY(weft_ep_create(party->comm, &config, &party->ep));
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     handle_config.max_tokens = shape->max_tokens;
     handle_config.num_topk = shape->num_topk;
     handle_config.expert_alignment = shape->expert_alignment;
     handle_config.order = shape->order;
     for (int32_t i = 0; i < shape->num_handles; i++)
-        PARTY_TRY(weft_ep_handle_create(party->ep, &handle_config, &party->handles[i]));
+        TRY(weft_ep_handle_create(party->ep, &handle_config, &party->handles[i]));
     return WEFT_OK;
 }
 
 weft_result party_register(struct party *party, int32_t i)
 {
     int32_t is_direct = 0;
-    PARTY_TRY(weft_memory_register(party->comm, party->coll_arrays[i].memory[COLL_LOCAL],
-                                   party->coll_array_bytes, &is_direct));
+    TRY(weft_memory_register(party->comm, party->coll_arrays[i].memory[COLL_LOCAL],
+                             party->coll_array_bytes, &is_direct));
     if (!is_direct)
         party_complain(party, "array %d is not reached directly", i);
     return WEFT_OK;
@@ -233,12 +233,12 @@ static weft_result create_coll(struct party *party)
     config.staging_slot_bytes = shape->slot_bytes;
     config.choices = &tree; /* what may be pinned later is made at first */
     config.num_choices = shape->num_nodes > 1;
-    PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));
+    TRY(weft_coll_create(party->comm, &config, &party->coll));
     party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;
     party->coll->piece_bytes = shape->coll_terms.piece_bytes;
     if (shape->coll_terms.registration == COLL_REGISTERED)
         for (int32_t i = 0; i < num_coll_arrays(shape); i++)
-            PARTY_TRY(party_register(party, i));
+            TRY(party_register(party, i));
     return shape->coll_terms.num_streams > 1
                ? weft_stream_create(party->comm, &party->second_stream)
                : WEFT_OK;
@@ -247,25 +247,25 @@ static weft_result create_coll(struct party *party)
 weft_result party_open(struct party *party)
 {
     if (scenario_is_collective(party->shape->op)) {
-        PARTY_TRY(alloc_coll_arrays(party));
-        PARTY_TRY(weft_stream_create(party->comm, &party->stream));
+        TRY(alloc_coll_arrays(party));
+        TRY(weft_stream_create(party->comm, &party->stream));
         return create_coll(party);
     }
     if (scenario_is_low_latency(party->shape->op))
         return party_open_ll(party);
-    PARTY_TRY(alloc_heap_arrays(party));
-    PARTY_TRY(alloc_local(party));
-    PARTY_TRY(alloc_local_rows(party));
+    TRY(alloc_heap_arrays(party));
+    TRY(alloc_local(party));
+    TRY(alloc_local_rows(party));
     if (party->shape->op == SCENARIO_DISPATCH)
-        PARTY_TRY(party_alloc_expanded(party));
-    PARTY_TRY(weft_stream_create(party->comm, &party->stream));
+        TRY(party_alloc_expanded(party));
+    TRY(weft_stream_create(party->comm, &party->stream));
     return party->shape->op == SCENARIO_BARRIER ? WEFT_OK : create_ep(party);
 }
 
 weft_result party_synchronize(const struct party *party)
 {
     if (party->stream != NULL)
-        PARTY_TRY(weft_stream_synchronize(party->stream));
+        TRY(weft_stream_synchronize(party->stream));
     return party->second_stream != NULL ? weft_stream_synchronize(party->second_stream) : WEFT_OK;
 }
 

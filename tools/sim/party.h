@@ -4,6 +4,7 @@
 
 #include "coll/coll.h"
 #include "shape.h"
+#include "workload/try.h"
 
 /* Call i of a round sends from array i + 1 and receives in array i, so into what the call before
  * has sent from; in place it has one of its own. */
@@ -31,7 +32,7 @@ struct heap_array {
     size_t num_bytes;
 };
 
-/* What dispatch delivers, or combine reads: in the heap, or local to the rank (shape). */
+/* Rows that dispatch delivers, or combine reads: in the heap, or local to the rank (shape). */
 struct rows {
     float *x;           /* [capacity][SCENARIO_ROW_ELEMENTS] */
     int32_t *topk_idx;  /* [capacity][num_topk] */
@@ -39,7 +40,7 @@ struct rows {
     int32_t *src_token; /* [capacity] */
 };
 
-/* What a rank makes of them by itself, local to it. */
+/* Rows that a rank makes of them by itself, local to it. */
 struct expanded {
     char *x; /* [expanded capacity][SCENARIO_ROW_BYTES] */
     int32_t *choice_rows;
@@ -50,7 +51,7 @@ struct expanded {
     float *weights_back;
 };
 
-/* Of a result of low latency, local to the rank. */
+/* A result of low latency, local to the rank. */
 struct ll_arrays {
     char *tokens;        /* [max_tokens][hidden] */
     int32_t *topk_idx;   /* [max_tokens][num_topk] */
@@ -150,10 +151,3 @@ void party_complain(struct party *party, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Complains about number `i` of `what` unless it is as expected. */
 void party_expect(struct party *party, const char *what, int32_t i, double found, double expected);
-
-#define PARTY_TRY(call)                                                                            \
-    do {                                                                                           \
-        const weft_result result_of_try = (call);                                                  \
-        if (result_of_try != WEFT_OK)                                                              \
-            return result_of_try;                                                                  \
-    } while (0)

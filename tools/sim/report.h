@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What weft sim prints on standard output. Each returns 0, or -1 when it cannot be written. */
+/* The output of weft sim. Each returns 0, or -1 when it cannot be written. */
 #pragma once
 
 #include "suite.h"

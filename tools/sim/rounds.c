@@ -72,7 +72,7 @@ static void tell(void *of, int is_right, const char *text)
         party_complain(of, "%s", text);
 }
 
-/* Of a round, whose problem `oracle` then has. */
+/* The oracle of a round, whose problem it then has. */
 static struct ep_checker open_checker(struct party *party, int32_t round,
                                       struct shape_oracle *oracle)
 {
@@ -105,8 +105,8 @@ static void check_layout(struct party *party, int32_t round)
 
 static weft_result run_layout(struct party *party, int32_t round)
 {
-    PARTY_TRY(enqueue_layout(party, round));
-    PARTY_TRY(weft_stream_synchronize(party->stream));
+    TRY(enqueue_layout(party, round));
+    TRY(weft_stream_synchronize(party->stream));
     check_layout(party, round);
     return WEFT_OK;
 }
@@ -140,11 +140,11 @@ static weft_result run_notify(struct party *party, int32_t round)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     weft_ep_device_counts device_counts = WEFT_INIT(weft_ep_device_counts);
-    PARTY_TRY(enqueue_layout(party, round));
-    PARTY_TRY(weft_ep_notify(party_handle(party, round), party->stream));
-    PARTY_TRY(weft_ep_wait_counts(party_handle(party, round), &counts));
+    TRY(enqueue_layout(party, round));
+    TRY(weft_ep_notify(party_handle(party, round), party->stream));
+    TRY(weft_ep_wait_counts(party_handle(party, round), &counts));
     check_counts(party, round, &counts);
-    PARTY_TRY(weft_ep_query_device_counts(party_handle(party, round), &device_counts));
+    TRY(weft_ep_query_device_counts(party_handle(party, round), &device_counts));
     check_ends(party, round, &device_counts);
     return WEFT_OK;
 }
@@ -329,7 +329,7 @@ static void check_rows(struct party *party, int32_t round, int32_t repeat)
 
 weft_result party_route(struct party *party, int32_t round)
 {
-    PARTY_TRY(enqueue_layout(party, round));
+    TRY(enqueue_layout(party, round));
     return weft_ep_notify(party_handle(party, round), party->stream);
 }
 
@@ -338,8 +338,8 @@ weft_result party_repeat(struct party *party, int32_t round,
                          void (*check)(struct party *, int32_t, int32_t))
 {
     for (int32_t i = 0; i < party->shape->num_repeats; i++)
-        PARTY_TRY(enqueue(party, round, i));
-    PARTY_TRY(weft_stream_synchronize(party->stream));
+        TRY(enqueue(party, round, i));
+    TRY(weft_stream_synchronize(party->stream));
     for (int32_t i = 0; i < party->shape->num_repeats; i++)
         check(party, round, i);
     return WEFT_OK;
@@ -347,7 +347,7 @@ weft_result party_repeat(struct party *party, int32_t round,
 
 static weft_result enqueue_dispatch_and_expand(struct party *party, int32_t round, int32_t repeat)
 {
-    PARTY_TRY(enqueue_dispatch(party, round, repeat));
+    TRY(enqueue_dispatch(party, round, repeat));
     return party_expand(party, round, repeat);
 }
 
@@ -359,7 +359,7 @@ static void check_dispatched(struct party *party, int32_t round, int32_t repeat)
 
 static weft_result run_dispatch(struct party *party, int32_t round)
 {
-    PARTY_TRY(party_route(party, round));
+    TRY(party_route(party, round));
     return party_repeat(party, round, enqueue_dispatch_and_expand, check_dispatched);
 }
 
@@ -392,8 +392,8 @@ static weft_result pass_barrier(struct party *party, uint64_t number)
     uint64_t *own = &party->words[number % PARTY_NUM_WORDS];
     write_word(own, number);
     write_word(started_by(party, number, party->rank), number);
-    PARTY_TRY(weft_comm_barrier(party->comm, party->stream));
-    PARTY_TRY(weft_stream_synchronize(party->stream));
+    TRY(weft_comm_barrier(party->comm, party->stream));
+    TRY(weft_stream_synchronize(party->stream));
     for (int32_t rank = 0; rank < party->shape->num_ranks; rank++) {
         const uint64_t *word = weft_heap_ptr(party->comm, own, rank);
         if (word != NULL)
@@ -406,9 +406,9 @@ static weft_result pass_barrier(struct party *party, uint64_t number)
 static weft_result run_barrier(struct party *party, int32_t round)
 {
     for (int32_t i = 0; i < PARTY_NUM_WORDS; i++)
-        PARTY_TRY(pass_barrier(party, (uint64_t)(1 + round * PARTY_NUM_WORDS + i)));
+        TRY(pass_barrier(party, (uint64_t)(1 + round * PARTY_NUM_WORDS + i)));
     /* All have read before anybody frees the words. */
-    PARTY_TRY(weft_comm_barrier(party->comm, party->stream));
+    TRY(weft_comm_barrier(party->comm, party->stream));
     return weft_stream_synchronize(party->stream);
 }
 
@@ -433,6 +433,6 @@ weft_result party_run(struct party *party)
         [SCENARIO_LL_PACKETS] = party_run_ll,
     };
     for (int32_t round = 0; round < party->shape->num_rounds; round++)
-        PARTY_TRY(run_round[party->shape->op](party, round));
+        TRY(run_round[party->shape->op](party, round));
     return WEFT_OK;
 }

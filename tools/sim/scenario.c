@@ -32,8 +32,8 @@ static weft_result create_comm(struct party *party, const weft_unique_id *id, ui
 
 static weft_result run_operation(struct party *party)
 {
-    PARTY_TRY(create_comm(party, &party->scenario->id, TIMEOUT_MS));
-    PARTY_TRY(party_open(party));
+    TRY(create_comm(party, &party->scenario->id, TIMEOUT_MS));
+    TRY(party_open(party));
     return party_run(party);
 }
 
@@ -87,7 +87,7 @@ static int goes_on_without_the_struck(const struct party *party)
            party->rank != scenario->fault_rank && scenario->num_ll_open == party->shape->num_ranks;
 }
 
-/* Of three nodes or more one may have done its part of the last call before those who see that
+/* With three nodes or more, one may have done its part of the last call before those who see that
  * calls differ tell all. */
 static int may_see_nothing(const struct party *party, weft_result result)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One operation of the library in a job of a few ranks, run on the sim machine: several rounds on one
- * weft_ep, weft_ll or weft_coll, of a shape drawn from the seed, with all results compared with what every rank can
- * compute alone from the seed.
+ * One operation of the library in a job of a few ranks, run on the sim machine: several rounds on
+ * one weft_ep, weft_ll or weft_coll, of a shape drawn from the seed, with all results compared with
+ * what every rank can compute alone from the seed.
  */
 #pragma once
 
@@ -83,7 +83,7 @@ struct scenario_request {
     int32_t num_trace_events;
 };
 
-/* What a finding is; the first that applies. */
+/* The kind of a finding; the first that applies. */
 enum scenario_finding {
     SCENARIO_SOUND,
     SCENARIO_RACE,

@@ -39,7 +39,7 @@ int32_t shape_first_expert(const struct shape *shape, int32_t rank)
     return ep_first_expert(shape->num_experts, shape->num_ranks, rank);
 }
 
-/* Of a row with all that may go with it. */
+/* The bytes of a row with all that may go with it. */
 static uint64_t staged_row_bytes(const struct shape *shape)
 {
     return (uint64_t)shape->combine_row_bytes + (uint64_t)shape->num_topk * 12 + 4;
@@ -216,12 +216,12 @@ static void draw_wire(struct shape *shape, struct rng *rng)
     shape->combine_row_bytes = SHAPE_LOG_HIDDEN * (shape->combine_dtype == WEFT_FP32 ? 4 : 2);
 }
 
-/* What docs/network.md says that a row takes, of dispatch or of combine. */
+/* The bytes of a row by docs/network.md, in dispatch or in combine. */
 static int32_t wire_row_bytes(const struct shape *shape)
 {
     const int32_t num_local = shape->num_ranks / shape->num_nodes;
     const int32_t max_rows = shape->num_topk < num_local ? shape->num_topk : num_local;
-    /* Of two planes, a quantised one takes as many bytes as before, its scales more. */
+    /* With two planes, a quantised one takes as many bytes as before, its scales more. */
     const int32_t scales_bytes = shape->quantisation.dtype == WEFT_DTYPE_NONE ? 0 : round_up(1);
     const int32_t token_bytes =
         round_up(8 + 8 * max_rows + 8 * shape->num_topk) + SCENARIO_ROW_BYTES + scales_bytes;
@@ -276,7 +276,7 @@ static void draw_options(struct shape *shape)
     shape->order = (weft_ep_order)draw(&of_order, 0, 1);
 }
 
-/* Of a third of the dispatches. */
+/* For a third of the dispatches. */
 static void draw_narrow(struct shape *shape)
 {
     struct rng rng = {rng_key(shape->seed, OWN_KEYS)};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a scenario is about, drawn from its seed, and what follows from that: routing, rows, and all
+/* The shape of a scenario, drawn from its seed, and what follows from it: routing, rows, and all
  * results, computed without communication by plain loops. */
 #pragma once
 
@@ -7,10 +7,10 @@
 #include "ll_script.h"
 
 enum { SHAPE_MAX_TOPK = 3, SHAPE_NO_CHOICE = -1, SHAPE_MAX_CALLS = 3 };
-/* Of a row that is combined: a group of logarithms; and one with more scales than a warp takes at
- * once. */
+/* Elements of a row that is combined: a group of logarithms; and one with more scales than a warp
+ * takes at once. */
 enum { SHAPE_LOG_HIDDEN = 128, SHAPE_MAX_HIDDEN = 640 };
-/* Of a rank; most where one of two ranks has survived the other. */
+/* Tokens of a rank; most where one of two ranks has survived the other. */
 enum { SHAPE_MAX_LOCAL_EXPERTS = 8 };
 
 struct shape {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files that draw shapes share. */
+/* Shared by the files that draw shapes. */
 #pragma once
 
 #include "shape.h"
@@ -7,7 +7,7 @@
 
 enum { MAX_RANKS_DRAWN = 4, MAX_RANKS_OF_SMALL = 8 };
 
-/* What is drawn by numbers of its own has keys from here on, so that all else stays as it was when
+/* Draws by numbers of their own have keys from here on, so that all else stays as it was when
  * such a draw is added. They are as many as there were operations then: tests name seeds. */
 enum { OWN_KEYS = 15 };
 
@@ -25,7 +25,7 @@ static inline int32_t draw_divisor(struct rng *rng, int32_t number)
     return divisor;
 }
 
-/* Of a sixth of the small ones, by numbers of its own, so that the others stay as they were. */
+/* For a sixth of the small ones, by numbers of its own, so that the others stay as they were. */
 int shape_has_logarithms(const struct shape *shape);
 
 /* Terms, scripts and masks of low latency, once all else has been drawn. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tokens of a round have chosen, for the oracle of expert parallelism. */
+/* The choices of a round's tokens, for the oracle of expert parallelism. */
 #pragma once
 
 #include "shape.h"

@@ -32,6 +32,6 @@ void sim_options_parse(struct sim_options *options, int argc, char **argv);
 extern const char *const sim_policy_names[WEFT__NUM_SIM_POLICIES + 1];
 extern const char *const sim_fault_names[WEFT__NUM_SIM_FAULTS + 1];
 
-/* What to run as schedule `seed` of an operation. */
+/* The run of schedule `seed` of an operation. */
 struct scenario_request sim_options_request(const struct sim_options *options, enum scenario_op op,
                                             uint64_t seed);

@@ -148,7 +148,7 @@ static int weaken_site(const struct sim_options *options, struct weakened_site *
     return 0;
 }
 
-/* Of the process that weakens it; see `outcome` for what its run has found until then. */
+/* The process that weakens it; see `outcome` for what its run has found until then. */
 static struct weakened_site *crashing_site;
 
 /* A wild pointer is what comes of missing order. What counts is that the sim had told of that

@@ -86,7 +86,7 @@ static weft_result read_net(const struct xml *element, struct topo_net *net)
     return WEFT_OK;
 }
 
-/* Of a nic: those without dev are nobody's. */
+/* The GPU of a nic: those without dev are nobody's. */
 static weft_result add_nets(const struct place *place, const struct xml *nic,
                             struct topo_node *nic_node)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts of building a graph share. */
+/* Shared by the parts of building a graph. */
 #pragma once
 
 #include "topo/graph.h"
 
 /* A bus id "0000:3b:00.0" as a number; a target's may be longer. */
 weft_result topo_bus_id(const struct xml *element, const char *attribute, uint64_t *id);
-/* What a PCI class "0x030200" stands for. */
+/* The meaning of a PCI class, "0x030200". */
 enum topo_kind topo_kind_of_class(const char *class_text);
 
 /* Links between what is there: NVLink, C2C, switch to switch, processor to processor. */

@@ -142,7 +142,7 @@ static int broadcom_generation(const struct topo_node *pci, uint64_t level)
     return device == (0x1000c03010000000 | level << 12) ? 5 : 0;
 }
 
-/* What was below `lower` is below `upper`, which no longer has a link to it. */
+/* Moves all that was below `lower` below `upper`, which no longer has a link to it. */
 static weft_result adopt(struct topo_node *upper, struct topo_node *lower)
 {
     struct topo_link *links =

@@ -46,11 +46,6 @@ int channels_were_found(const struct channels *channels)
     return channels->pattern == PATTERN_NVLS || channels->bw_intra > NO_GBPS;
 }
 
-double channels_gbps(const struct channels *channels)
-{
-    return (double)channels->bw_intra * channels->num_channels;
-}
-
 const char *pattern_name(enum pattern pattern)
 {
     static const char *const names[] = {"",     "balanced tree", "split tree", "tree",

@@ -58,7 +58,4 @@ void channels_copy(struct channels *to, const struct channels *from);
 #define NO_GBPS .1F
 int channels_were_found(const struct channels *channels);
 
-/* What a GPU sends by all of them together, in GB/s. */
-double channels_gbps(const struct channels *channels);
-
 const char *pattern_name(enum pattern pattern);

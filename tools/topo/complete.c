@@ -13,7 +13,7 @@
 
 enum { MAX_NETS = 256, MAX_NUMA_NODES = 256 };
 
-/* What a completion works on. */
+/* The state of a completion. */
 struct completion {
     struct xml *system;
     const struct topo_facts *facts;
@@ -267,7 +267,7 @@ static struct xml *find_net(struct xml *element, const char *name)
     return found;
 }
 
-/* What a port is part of: a PCI device, else the first processor. */
+/* The parent of a port: a PCI device, else the first processor. */
 static weft_result ensure_nic(const struct completion *completion, const char *bus_id,
                               struct xml **nic)
 {

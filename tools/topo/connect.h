@@ -19,7 +19,7 @@ struct connections {
     int32_t *heads;           /* [head][node] the rank */
 };
 
-/* What the nodes agree on. */
+/* The nodes agree on this. */
 struct topo_nodes {
     const struct channel_sets *sets; /* [num_nodes], with the ranks of all nodes together */
     int32_t num_nodes, num_ranks;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What NCCL assumes of links, by version: files that a version has written are its own answers, and
- * are reproduced with its constants. All rates are GB/s, one way. */
+/* NCCL's assumptions about links, by version: files that a version has written are its own answers,
+ * and are reproduced with its constants. All rates are GB/s, one way. */
 #pragma once
 
 #include <stdint.h>
@@ -28,7 +28,7 @@ struct topo_constants {
 /* Those of a version "2.27.3": of the newest that is not above it. NULL: of the newest there is. */
 weft_result topo_constants_of(const char *nccl_version, const struct topo_constants **constants);
 
-/* Of one link of a GPU. */
+/* The rate of one link of a GPU. */
 float topo_nvlink_bw(const struct topo_constants *constants, int32_t sm);
 /* The tables for the oldest GPU of a machine. */
 struct topo_speeds topo_speeds_of(const struct topo_constants *constants, int32_t sm);

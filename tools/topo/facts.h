@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known of a machine's devices from elsewhere than its file: the driver's facts about GPUs
+/* Facts about a machine's devices from elsewhere than its file: the driver's facts about GPUs
  * (topo/gpus.h), the system's about ports of the network. */
 #pragma once
 

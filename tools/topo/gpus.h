@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the driver and NVML know of this host's GPUs and their NVLinks. */
+/* This host's GPUs and their NVLinks, from the driver and NVML. */
 #pragma once
 
 #include "topo/facts.h"

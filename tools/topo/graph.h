@@ -22,7 +22,7 @@ enum topo_kind {
     TOPO_NUM_KINDS
 };
 
-/* Of a link, and the worst of a path; from near to far. */
+/* The type of a link, and the worst of a path; from near to far. */
 enum topo_type {
     TOPO_LOC,    /* the device itself */
     TOPO_NVL,    /* NVLink */

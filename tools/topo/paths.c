@@ -34,7 +34,7 @@ static weft_result begin_paths(const struct topo *topo, struct topo_node *node, 
     return WEFT_OK;
 }
 
-/* What a path is that goes from `to` over `node` on to the base. */
+/* The type of a path that goes from `to` over `node` on to the base. */
 static enum topo_type type_of_step(const struct topo_node *node, const struct topo_link *link,
                                    const struct topo_path *rest)
 {

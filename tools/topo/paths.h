@@ -6,7 +6,7 @@
 
 enum { TOPO_P2P_AUTO = -1 };
 
-/* What the driver, the system and the user say of pairs of ranks. */
+/* Facts about pairs of ranks from the driver, the system and the user. */
 struct topo_access {
     /* The worst type of path by which GPUs reach each other's memory; AUTO: PXB, or SYS for two
      * GPUs beside an AMD processor. What they cannot reach goes through the memory of a

@@ -9,7 +9,7 @@
 
 enum { MAX_HEADS = 32, MAX_RINGS = 32 };
 
-/* What the tries of one search range over. */
+/* The range of the tries of one search. */
 struct plan {
     struct search search;
     const float *speeds;
@@ -204,7 +204,7 @@ static int allow_farther_paths(struct plan *plan)
     return 0;
 }
 
-/* What to try next, from strict to lax. Whether there is something. */
+/* The next try, from strict to lax. Whether there is one. */
 static int relax(struct plan *plan)
 {
     struct search *search = &plan->search;

@@ -5,14 +5,14 @@
 
 #include "topo/channels.h"
 
-/* What is looked for. */
+/* The aim of a search. */
 struct search_wish {
     enum channels_id id;
     enum pattern pattern;
     int32_t min_channels, max_channels;
     enum topo_reach {
         TOPO_ONE_NODE,
-        TOPO_SEVERAL_NODES /* ranks are on others, too: channels come from the network and go to it */
+        TOPO_SEVERAL_NODES /* channels come from the network and go to it */
     } reach;
 };
 

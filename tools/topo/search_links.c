@@ -19,7 +19,7 @@ static float bw_of_pci(const struct topo_path *path, const struct topo_node *fro
     return bw;
 }
 
-/* What comes to an old GPU, or over NVLink to a POWER processor, takes something of the way
+/* Traffic to an old GPU, or over NVLink to a POWER processor, takes something of the way
  * back. */
 static float bw_of_reverse(const struct topo_node *from, const struct topo_link *link, float bw)
 {

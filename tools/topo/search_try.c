@@ -335,7 +335,7 @@ static void start_at_net(struct search *search, struct topo_node *net, int32_t *
             try_gpu(search, net, gpus.indices[i], any);
 }
 
-/* What a port has left, of all that are the same port of the same device. */
+/* The rate that a port has left, of all that are the same port of the same device. */
 static void add_to_port(const struct search *search, const struct topo_net *port, float bw)
 {
     for (int32_t i = 0; i < topo_count(search->topo, TOPO_NET); i++) {

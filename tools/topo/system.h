@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What Linux shows of processors and PCI devices. Where it shows nothing, the answer is "" or
+/* Processors and PCI devices as Linux shows them. Where it shows nothing, the answer is "" or
  * none. */
 #pragma once
 

@@ -65,7 +65,7 @@ static const char documentation[] =
 
 /* ------------------------------------------------------------------ what is written */
 
-/* Of one machine alone. */
+/* For one machine alone. */
 static weft_result check_files(const struct topo_options *options, const struct topo_job *job)
 {
     const struct {

@@ -42,7 +42,7 @@ void topo_job_free(struct topo_job *job)
 
 /* ------------------------------------------------------------------ ranks of a job */
 
-/* What the first rank of a node tells: as many bytes of text. */
+/* The message of a node's first rank: as many bytes of text. */
 struct told {
     char name[sizeof((struct topo_view *)0)->name];
     uint64_t num_bytes; /* 0: another rank of the node tells */
@@ -167,7 +167,7 @@ weft_result topo_job_gather(const struct topo_options *options, weft_comm *comm,
 
 /* ------------------------------------------------------------------ over all nodes */
 
-/* What a machine lacks; NULL: nothing. */
+/* The part that a machine lacks; NULL: none. */
 static const char *lack_of(const struct topo_view *view)
 {
     if (topo_count(view->topo, TOPO_GPU) == 0)

@@ -6,7 +6,7 @@
 #include "topo_options.h"
 #include "topo_view.h"
 
-/* What is told of them, without channels: those of the files, or this one. Freed by topo_job_free,
+/* Facts about them, without channels: those of the files, or this one. Freed by topo_job_free,
  * also after an error. */
 weft_result topo_job_read(const struct topo_options *options, struct topo_job *job);
 /* Collective, as ranks of a job: the same of the first rank of each node, in the order of the

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 
 #include "topo_view.h"
 #include "workload/output.h"
@@ -148,7 +147,7 @@ static json_t *machine_as_json(const struct topo_view *view)
                      paths_as_json(view, TOPO_NET), "sets", sets_as_json(view));
 }
 
-/* Of several machines a list. */
+/* A list, if there are several machines. */
 static json_t *job_as_json(const struct topo_job *job)
 {
     json_t *machines = json_array();

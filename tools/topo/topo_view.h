@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What weft topo has found out, and the ways to show it. */
+/* The findings of weft topo, and the ways to show them. */
 #pragma once
 
 #include "topo/connect.h"
@@ -29,7 +29,7 @@ extern const enum channels_id topo_set_order[TOPO_NUM_SETS];
 /* Those that there are; NULL: none. */
 const struct channels *topo_view_set(const struct topo_view *view, enum channels_id id);
 
-/* Of machines that are connected: what each ring channel carries to the network. */
+/* For connected machines: the rate of each ring channel to the network. */
 enum topo_end { TOPO_COMES, TOPO_GOES };
 /* The index of the port by which a channel comes from the network or goes to it; -1: none. */
 int32_t topo_port_of(const struct topo_view *view, const struct channels *channels, int32_t c,

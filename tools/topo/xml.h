@@ -8,7 +8,7 @@
 
 #include "weft.h"
 
-/* What is larger is refused: NCCL's own limits are lower but for the depth, which it does not
+/* Larger ones are refused: NCCL's own limits are lower but for the depth, which it does not
  * have. */
 enum {
     XML_MAX_BYTES = 16 << 20,

@@ -9,7 +9,7 @@
 #include "job.h"
 #include "workload/output.h"
 
-/* What is told of one size: the choice, and what else could do it, what is expected to be fastest
+/* The lines for one size: the choice, and what else could do it, what is expected to be fastest
  * first. */
 struct told {
     uint64_t bytes; /* as nccl-tests counts */

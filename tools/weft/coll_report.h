@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What weft coll prints on standard output: a line of nccl-tests' columns per size, or JSON. */
+/* The output of weft coll: a line of nccl-tests' columns per size, or JSON. */
 #pragma once
 
 #include "coll_check.h"
@@ -11,7 +11,7 @@ struct coll_outcome {
     struct coll_tally tally;
 };
 
-/* What is reported about one size. */
+/* The report about one size. */
 struct coll_line {
     const struct coll_options *options;
     weft_machine machine;

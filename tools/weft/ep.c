@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* weft ep: one mixture-of-experts layer as a benchmark and a check. Started alone it launches
  * itself as the ranks of a job; as a rank of a job it does the work. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,6 @@
 #include "job.h"
 #include "workload/ep_check.h"
 #include "workload/ep_routing.h"
-#include "workload/failure.h"
 
 enum { DEFAULT_RANKS = 8 };
 

@@ -6,7 +6,6 @@
 
 #include "job.h"
 #include "report/plot_file.h"
-#include "workload/ep_ll.h"
 #include "workload/output.h"
 
 /* Rows move once in dispatch, once in combine, and both ways in a layer; layout and notify move no

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "hosts.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -162,8 +162,8 @@ static void serve_the_others(struct job *job)
         job->exit_status = STATUS_SIGNAL + job->stop_signal;
 }
 
-/* What our starter has made us ignore, as nohup does, is ignored by the ranks too: no reason to end
- * them. */
+/* Signals that our starter made us ignore, as nohup does, are ignored by the ranks too: no reason
+ * to end them. */
 static void choose_signals(sigset_t *signals)
 {
     static const int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};

@@ -2,7 +2,6 @@
 /* How fast rows go from one rank to another, measured with the operations that users call. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "weft.h"

@@ -164,7 +164,7 @@ static void reap_rank(struct job *job, int32_t rank)
 {
     struct rank_process *process = &job->ranks[rank];
     int wait_status;
-    /* What the rank itself started goes with it, while its id still cannot be reused. */
+    /* Processes that the rank started go with it, while its id still cannot be reused. */
     kill(-process->pid, SIGKILL);
     waitpid(process->pid, &wait_status, 0);
     process->pid = 0;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Watches the ranks of a job until none is left. One thread, one loop: it sleeps in poll until a rank writes,
- * a signal arrives (through a signalfd: they are blocked from the start, also for the rendezvous thread) or a
- * deadline passes. That a rank has ended it sees for itself, soon after at the latest: threads of libraries,
- * CUDA's for one, may have been there before, and one that does not block SIGCHLD takes it, and drops it.
+ * Watches the ranks of a job until none is left. One thread, one loop: it sleeps in poll until a
+ * rank writes, a signal arrives (through a signalfd: they are blocked from the start, also for the
+ * rendezvous thread) or a deadline passes. That a rank has ended it sees for itself, soon after at
+ * the latest: threads of libraries, CUDA's for one, may have been there before, and one that does
+ * not block SIGCHLD takes it, and drops it.
  *
- * The first failure, or the first signal that asks the job to end, starts a countdown: the ranks, who learn of
- * a failure through weft, get grace_s to end by themselves, then SIGTERM, then SIGKILL. A second such signal is
- * SIGKILL at once.
+ * The first failure, or the first signal that asks the job to end, starts a countdown: the ranks,
+ * who learn of a failure through weft, get grace_s to end by themselves, then SIGTERM, then
+ * SIGKILL. A second such signal is SIGKILL at once.
  */
 #pragma once
 
@@ -34,8 +35,8 @@ struct job {
     int signal_fd;
     int control_fd; /* ours, if another launcher ends us by it; else -1 */
     enum job_phase phase;
-    double
-        deadline_s; /* of the phases after RUNNING; of KILLED: for those who read what ranks have written */
+    /* For the phases after RUNNING; for KILLED, for readers of what ranks have written. */
+    double deadline_s;
     int stop_signal; /* the first that asked the job to end; 0: none */
     double stop_s;   /* when it came */
     int exit_status; /* not 0: of the first rank that failed, or STATUS_SIGNAL plus stop_signal */
@@ -56,7 +57,7 @@ void job_kill(struct job *job);
 /* Reads the signals that have come, and does what they ask for. */
 void job_take_signals(struct job *job);
 
-/* What a sink asks while nobody reads: signals and deadlines have effect all the same. `argument`
+/* A sink asks this while nobody reads: signals and deadlines have effect all the same. `argument`
  * is the job. */
 enum sink_wait job_wait_for_reader(void *argument);
 

@@ -153,8 +153,8 @@ static int tell_unwritable(const char *path)
     return -1;
 }
 
-/* What is there stays until it is written. A FIFO that nobody reads is an error, and not waited
- * for. */
+/* The old file stays until the new one is written. A FIFO that nobody reads is an error, and not
+ * waited for. */
 static int open_output(const char *path)
 {
     return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);

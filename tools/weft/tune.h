@@ -51,7 +51,7 @@ struct tune_table {
     int32_t num_ranks;
 };
 
-/* What was measured, where and when. */
+/* The measurement, its place and its time. */
 void tune_table_begin(const struct tune_table *table, const struct tune_options *options);
 /* Rows; neighbouring points with the same best variant are one. */
 void tune_table_add(const struct tune_table *table, const struct tune_curve *curve);

@@ -95,7 +95,7 @@ double collective_bus_factor(const struct collective *collective)
     return (collective->kind == WEFT_ALL_REDUCE ? 2 : 1) * (num_ranks - 1) / num_ranks;
 }
 
-/* What is reduced, and how: of a premultiplied sum the products, as a sum. */
+/* The reduction: of a premultiplied sum the products, as a sum. */
 struct reduced {
     struct element_source source;
     weft_reduce_op redop;

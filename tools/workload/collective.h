@@ -42,12 +42,12 @@ int collective_is_served_between_nodes(weft_collective kind, weft_algorithm algo
 uint64_t collective_count(const struct collective *collective, uint64_t bytes);
 /* As nccl-tests counts: the larger of input and output. */
 uint64_t collective_bytes(const struct collective *collective);
-/* Of a rank's arrays; 0 of those that are ignored. */
+/* Rows of a rank's arrays; 0 for those that are ignored. */
 uint64_t collective_send_bytes(const struct collective *collective, int32_t rank);
 uint64_t collective_recv_bytes(const struct collective *collective, int32_t rank);
 /* That weft_coll_algorithm is asked with. */
 uint64_t collective_algorithm_bytes(const struct collective *collective);
-/* What nccl-tests multiplies the algorithm's bandwidth with, for that of the links. */
+/* The factor of nccl-tests from the algorithm's bandwidth to that of the links. */
 double collective_bus_factor(const struct collective *collective);
 
 /* The part of a rank's output from byte `offset` on, both of whole elements. */
@@ -119,7 +119,7 @@ static inline int collective_sends(const struct collective *collective, int32_t 
     return !collective_has_root(collective->kind) || from == collective->root;
 }
 
-/* Of all ranks' rows; what is in place stays where it is. */
+/* Fills the rows of all ranks; rows in place stay where they are. */
 static inline weft_result collective_send_rows(const struct collective *collective, int32_t rank,
                                                weft_coll *coll, const char *send, char *recv,
                                                weft_stream *stream)

@@ -72,7 +72,7 @@ struct element_ranks {
 void elements_reduce_over_nodes(const struct element_source *source, weft_reduce_op op,
                                 const struct element_ranks *ranks, uint64_t first, uint64_t count,
                                 void *elements);
-/* Of ranks on one node. */
+/* For ranks on one node. */
 void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
                      uint64_t first, uint64_t count, void *elements);
 /* The same of rows in memory, which may lie anywhere; `elements` may be one of them. */

@@ -33,7 +33,7 @@ static const void *row_of(const struct job *job, int32_t rank)
 
 enum rest { MORE_IS_ADDED, IS_COMPLETE };
 
-/* Of an average that is not complete yet it makes the sum. */
+/* An average that is not complete yet is a sum. */
 static void reduce(const struct job *job, enum rest rest, int32_t num_terms,
                    const void *const *terms, void *out)
 {

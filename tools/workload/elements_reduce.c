@@ -141,7 +141,7 @@ static void divide(weft_dtype dtype, int32_t num_ranks, size_t count, union valu
     }
 }
 
-/* What is reduced: rows in memory, or what a source makes. */
+/* The rows of a reduction: in memory, or made by a source. */
 struct operands {
     weft_dtype dtype;
     weft_reduce_op op;

@@ -2,7 +2,6 @@
 /* The shape of a mixture-of-experts layer, and how it is run. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "weft.h"

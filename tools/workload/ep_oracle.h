@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the operations of expert parallelism must give, by plain loops over what all ranks have
+/* The results of expert parallelism's operations, by plain loops over what all ranks have
  * chosen. Knows no protocol, blocks or memory: weft.h's definitions alone. */
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "weft.h"
 
-/* Of the job: the rank that has it, and its number there. */
+/* An expert of the job: the rank that has it, and its number there. */
 struct ep_token {
     int32_t source, idx;
 };
@@ -71,7 +71,7 @@ int32_t ep_oracle_selections_from(const struct ep_problem *problem, int32_t sour
 
 int32_t ep_oracle_num_rows(const struct ep_problem *problem, int32_t rank);
 int32_t ep_oracle_max_rows(const struct ep_problem *problem);
-/* Of all ranks; and aligned. */
+/* The rows of all ranks; and aligned. */
 int32_t ep_oracle_local_choices(const struct ep_problem *problem, int32_t rank,
                                 int32_t local_expert);
 int32_t ep_oracle_local_selections(const struct ep_problem *problem, int32_t rank,
@@ -110,7 +110,7 @@ void ep_oracle_expand(const struct ep_problem *problem, int32_t rank,
 
 /* ---------------------------------------------------------------- combine */
 
-/* What combine_wire may be. */
+/* The types that combine_wire may be. */
 enum { NUM_WIRES = 5 };
 extern const weft_dtype wire_dtypes[NUM_WIRES];
 
@@ -118,7 +118,7 @@ struct ep_answers {
     int64_t num_values;
     weft_dtype dtype; /* of the rows that ranks answer */
     weft_dtype wire;  /* combine_wire */
-    /* What a rank that has had the token answers; 0: nothing. */
+    /* The answer of a rank that has had the token; 0: none. */
     int (*read)(void *of, struct ep_token token, int32_t rank, float *values);
     void *of;
 };

@@ -7,7 +7,7 @@
 struct ep_checker {
     const struct ep_problem *problem;
     int32_t rank;
-    /* Of each count, each token of layout and each row, whether it is right; if not, what is
+    /* Checks each count, each token of layout and each row; if one is wrong, what is
      * wrong. */
     void (*tell)(void *of, int is_right, const char *text);
     void *of;
@@ -23,14 +23,14 @@ void ep_oracle_check_layout(const struct ep_checker *checker, const struct ep_la
 void ep_oracle_check_counts(const struct ep_checker *checker, const weft_ep_counts *found);
 void ep_oracle_check_ends(const struct ep_checker *checker, const int32_t *recv_rank_ends);
 
-/* What dispatch gives beside the rows; NULL: it was not asked for this. */
+/* Outputs of dispatch beside the rows; NULL: it was not asked for this. */
 struct ep_row_notes {
     weft_dtype index_type;
     const void *topk_idx;
     const float *topk_weights;
     const int32_t *src_token;
 };
-/* Of one row, which is the token's. */
+/* Checks one row, which is the token's. */
 void ep_oracle_check_notes(const struct ep_checker *checker, const struct ep_row_notes *found,
                            int32_t row, struct ep_token token);
 /* Behind the last row. */

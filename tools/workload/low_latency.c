@@ -121,7 +121,7 @@ static int goes_to(const struct ll_oracle *oracle, int64_t token, int32_t rank)
     return 0;
 }
 
-/* Of a token: a row for each choice of this rank's experts, or by rank one in all. */
+/* The rows of a token: one for each choice of this rank's experts, or by rank one in all. */
 static void list_rows(struct ll_oracle *oracle, struct ll_row row, int32_t num_before)
 {
     const int64_t first = row.token * oracle->config.num_topk;
@@ -291,7 +291,7 @@ static void round_answer(const struct ll_oracle *oracle, float *values)
         elements_round(dtype, values, (size_t)oracle->config.hidden);
 }
 
-/* What the ranks of a node answer, or all where nodes have no sums of theirs. */
+/* Sums the answers of a node's ranks, or of all where nodes have no sums of theirs. */
 enum { ALL_NODES = -1 };
 static void add_answers(struct ll_oracle *oracle, int64_t token, int32_t node, float *sum)
 {
@@ -303,7 +303,7 @@ static void add_answers(struct ll_oracle *oracle, int64_t token, int32_t node, f
         }
 }
 
-/* What is relayed is summed by each node, and its sum is an answer. */
+/* Each node sums what is relayed, and its sum is an answer. */
 static void add_all_answers(struct ll_oracle *oracle, int64_t token)
 {
     const int32_t num_nodes = oracle->nodes[oracle->num_ranks - 1] + 1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What low-latency dispatch and combine must give, by plain loops over what all tokens have chosen: no protocol, and
- * no rank but numbers. Tests, the sim and the tools fill in the choices, and say what tokens and experts are.
- * Tokens are numbered over all ranks: those of rank s are first_tokens[s] up to first_tokens[s + 1].
+ * The results of low-latency dispatch and combine, by plain loops over what all tokens have chosen:
+ * no protocol, and no rank but numbers. Tests, the sim and the tools fill in the choices, and say
+ * what tokens and experts are. Tokens are numbered over all ranks: those of rank s are
+ * first_tokens[s] up to first_tokens[s + 1].
  */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "weft.h"
@@ -17,11 +17,11 @@ struct ll_choice {
     float weight;
 };
 
-/* What is in the rows: functions of numbers. */
+/* The contents of rows: functions of numbers. */
 struct ll_content {
     /* The row of a token, of config->dtype. */
     void (*fill_token)(const void *of, int64_t token, void *elements);
-    /* What an expert makes of a row, in place. */
+    /* An expert's work on a row, in place. */
     void (*run_expert)(const void *of, int32_t rank, int32_t local_expert, float *values,
                        int64_t num_values);
     const void *of;
@@ -64,8 +64,8 @@ int64_t ll_num_groups(const weft_ll_config *config);
 int ll_dispatch_uses_weights(weft_ll_answer answer);
 int ll_combine_uses_weights(weft_ll_answer answer, weft_ll_phases phases);
 
-/* What has as many tokens on each rank, none of which chooses anything yet, and all ranks in one
- * node: 0, or -1 when out of memory. Close whatever the result. */
+/* A problem with as many tokens on each rank, none of which chooses anything yet, and all ranks in
+ * one node: 0, or -1 when out of memory. Close whatever the result. */
 struct ll_world {
     int32_t rank, num_ranks;
     int32_t most_local;
@@ -77,7 +77,7 @@ int ll_oracle_open(struct ll_oracle *oracle, const weft_ll_config *config,
 void ll_oracle_settle(struct ll_oracle *oracle);
 void ll_oracle_close(struct ll_oracle *oracle);
 
-/* Of a token. */
+/* The rank of a token. */
 static inline struct ll_choice *ll_oracle_choices(const struct ll_oracle *oracle, int64_t token)
 {
     return oracle->choices + token * oracle->config.num_topk;
@@ -96,8 +96,8 @@ int64_t ll_oracle_place(const struct ll_oracle *oracle, const struct ll_row *row
 
 /* A token's row as its experts get it, with its scales side by side. */
 void ll_oracle_fill_sent(struct ll_oracle *oracle, int64_t token, void *elements, void *scales);
-/* What this rank gives to combine for a row, of dtype: what the expert makes of it, or by rank the
+/* This rank's input of combine for a row, of dtype: what the expert makes of it, or by rank the
  * sum over all its experts, in ascending order of the choices, weights applied. */
 void ll_oracle_fill_answer(struct ll_oracle *oracle, const struct ll_row *row, void *elements);
-/* What combine gives for a token. */
+/* The output of combine for a token. */
 void ll_oracle_fill_combined(struct ll_oracle *oracle, int64_t token, void *elements);

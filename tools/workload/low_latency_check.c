@@ -33,7 +33,7 @@ static int is_in(uint64_t ranks, int32_t rank)
 
 /* ---------------------------------------------------------------- counts */
 
-/* Of a rank that is half there, in packets either of both counts. */
+/* A rank that is half there may have either of both counts, in packets. */
 static weft_result check_rank_counts(const struct ll_checker *checker)
 {
     const int in_packets = checker->oracle->config.carrier >= WEFT_LL_PACKETS;
@@ -147,7 +147,7 @@ static struct ll_parts parts_of_place(const struct ll_checker *checker, int64_t 
     };
 }
 
-/* What differs, or NULL; the same of all that follow. */
+/* The difference, or NULL; the same of all that follow. */
 static weft_result compare_choices(const struct ll_checker *checker, const struct ll_row *row,
                                    const struct ll_parts *parts, const char **difference)
 {

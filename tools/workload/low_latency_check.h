@@ -22,10 +22,10 @@ struct ll_checker {
     struct ll_oracle *oracle;
     struct ll_received received;
     int32_t num_local; /* experts of this rank */
-    uint64_t
-        half_there; /* a bit for each rank that is missing since its rows have been counted; these are anything */
+    /* Bits of ranks that are missing since their rows have been counted; these are anything. */
+    uint64_t half_there;
     weft_result (*read)(void *of, void *dst, const void *src, size_t num_bytes);
-    /* Of each count and each row, whether it is right; if not, what is wrong. */
+    /* Checks each count and each row; if one is wrong, what is wrong. */
     void (*tell)(void *of, int is_right, const char *text);
     void *of; /* for both */
 };

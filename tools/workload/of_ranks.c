@@ -6,7 +6,7 @@
 
 #include "workload/failure.h"
 
-/* What all ranks have, rank after rank, if the result is WEFT_OK; to be freed. */
+/* The values of all ranks, rank after rank, if the result is WEFT_OK; to be freed. */
 static void *gather(weft_comm *comm, const void *own, size_t bytes, weft_result *result)
 {
     const int32_t num_ranks = weft_comm_num_ranks(comm);

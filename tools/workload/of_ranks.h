@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What all ranks have measured or counted. */
+/* Measurements and counts of all ranks. */
 #pragma once
 
 #include "weft.h"
 #include "workload/figures.h"
 
-/* What ranks have measured at the same time counts as the slowest of them did it. Collective: the
+/* A figure that ranks have measured at the same time is that of the slowest. Collective: the
  * figures, on all ranks, of the largest of each sample that the ranks have. Overwrites samples. */
 weft_result slowest_of_ranks(weft_comm *comm, double *samples, size_t num_samples,
                              struct figures *figures);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* A table of options, parsed by argp. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

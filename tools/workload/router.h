@@ -11,7 +11,8 @@
  * with token and bias entries of mean 0 and variance 1, and gate rows of norm sqrt(gate_dim): the
  * first term has variance 1 for every expert. With skew 0 the experts are therefore loaded evenly,
  * but for chance; with skew > 0 experts of high bias are hot. Measured, 8192 tokens, seed 1: the
- * load of the hottest expert, and of the hottest of 8 ranks with consecutive experts, over the mean:
+ * load of the hottest expert, and of the hottest of 8 ranks with consecutive experts, over the
+ * mean:
  *
  *   skew                        0     0.25  0.5   0.75  1     1.5   2     3
  *   top-6 of 64    expert       1.11  2.13  3.50  4.82  6.00  7.81  9.05  10.2

@@ -26,14 +26,14 @@ struct transfer {
     int64_t begin, count; /* elements of the array */
 };
 
-/* Of one row. */
+/* One row. */
 enum { TRANSFERS_MOST_PIECES = 3 };
 
 /* In the rank's order, [2 * num_ranks * TRANSFERS_MOST_PIECES] at most; returns how many, or -1
  * without memory. */
 int32_t transfers_list(const struct transfers *transfers, struct transfer *list);
 
-/* What is exchanged; the group has begun. Inline, so that this library does not need weft. */
+/* The exchange; the group has begun. Inline, so that this library does not need weft. */
 struct transfer_arrays {
     const char *send;
     char *recv;

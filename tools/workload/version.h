@@ -9,5 +9,5 @@ enum { VERSION_CHARS = 40 };
 void version_text(char text[VERSION_CHARS]); /* "0.2.0" */
 const char *version_commit(void);            /* NULL: not known */
 
-/* What --version prints; argp_program_version_hook. */
+/* Prints the version; argp_program_version_hook. */
 void version_print(FILE *stream, struct argp_state *state);

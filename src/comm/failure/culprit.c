@@ -5,8 +5,8 @@
  * have failed answers with those, and for a rank that has left the rendezvous does, so it does not
  * matter who gives up first: all who ask come to the same end.
  *
- * The end is a rank that does not answer. One that waits for nobody, or for work of its own, which is
- * a wait for itself, is the end only if all others answer: it may be on its way, and one of many
+ * The end is a rank that does not answer. One that waits for nobody, or for work of its own, which
+ * is a wait for itself, is the end only if all others answer: it may be on its way, and one of many
  * waits be about to end, while the others are stuck.
  *
  * Where there is no end, ranks wait in a circle: most often one of them has called something else.
@@ -128,7 +128,7 @@ static void note_place(struct search *search, int32_t rank, uint64_t exchange)
     place->state = PLACE_KNOWN;
 }
 
-/* What a rank has answered. */
+/* A rank's answer. */
 static void note_waits(struct search *search, int32_t rank, const struct weft__wait_list *waits)
 {
     struct place *place = &search->places[rank];

@@ -14,9 +14,7 @@ weft_result weft__status_init(struct weft__status *status, int32_t num_ranks)
 {
     *status = (struct weft__status){.num_ranks = num_ranks, .failed_rank = -1};
     status->rank_states = calloc((size_t)num_ranks, sizeof(*status->rank_states));
-    if (status->rank_states == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the states of %d ranks",
-                           num_ranks);
+    WEFT__CHECK_MEMORY(status->rank_states, "no memory for the states of %d ranks", num_ranks);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

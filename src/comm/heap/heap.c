@@ -23,7 +23,7 @@ static char *own_base(const struct weft__heap *heap)
     return heap->memory.bases[heap->memory.comm->rank];
 }
 
-/* What a rank is about to do: all ranks must be about to do the same. */
+/* A rank's next step: all ranks must be about to do the same. */
 struct request {
     uint64_t bytes;           /* asked for */
     uint64_t committed_bytes; /* so far */
@@ -41,7 +41,7 @@ static weft_result begin_ranges(struct weft__heap *heap)
     return weft__ranges_alloc(&heap->ranges, sizeof(struct weft__heap_header), &offset) ==
                    WEFT__RANGES_OK
                ? WEFT_OK
-               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the list of allocations");
+               : weft__no_memory("no memory for the list of allocations");
 }
 
 weft_result weft__heap_create(weft_comm *comm, const weft_comm_config *config,
@@ -95,8 +95,7 @@ static weft_result check_requests(const weft_comm *comm, const struct request *r
     *spare_bytes = UINT64_MAX;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (requests[rank].found == WEFT__RANGES_NO_MEMORY)
-            return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                               "rank %d has no memory for its list of allocations", rank);
+            return weft__no_memory("rank %d has no memory for its list of allocations", rank);
         if (requests[rank].found != first->found || requests[rank].offset != first->offset ||
             requests[rank].committed_bytes != first->committed_bytes)
             return weft__error(WEFT_ERROR_MISMATCH,
@@ -127,16 +126,14 @@ static weft_result commit(weft_comm *comm, uint64_t needed_bytes, uint64_t wante
     struct weft__heap *heap = comm->heap;
     uint64_t committed_bytes = heap->memory.committed_bytes, max_bytes = heap->memory.max_bytes;
     if (needed_bytes > max_bytes) {
-        weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                    "the heap needs %" PRIu64 " bytes; heap_max_bytes is %" PRIu64, needed_bytes,
-                    max_bytes);
+        weft__no_memory("the heap needs %" PRIu64 " bytes; heap_max_bytes is %" PRIu64,
+                        needed_bytes, max_bytes);
         return weft__lacks_addresses(weft__last_error()); /* addresses limit its default */
     }
     if (needed_bytes - committed_bytes > spare_bytes)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "the heap needs %" PRIu64 " bytes more; only %" PRIu64
-                           " are left for each rank",
-                           needed_bytes - committed_bytes, spare_bytes);
+        return weft__no_memory("the heap needs %" PRIu64 " bytes more; only %" PRIu64
+                               " are left for each rank",
+                               needed_bytes - committed_bytes, spare_bytes);
     if (wanted_bytes < needed_bytes || wanted_bytes > max_bytes ||
         wanted_bytes - committed_bytes > spare_bytes)
         wanted_bytes = needed_bytes;
@@ -171,7 +168,7 @@ static weft_result grow_and_alloc(weft_comm *comm, struct request *request, uint
         return result;
     request->found = alloc_range(heap, request->bytes, &request->offset);
     if (request->found != WEFT__RANGES_OK)
-        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the list of allocations");
+        result = weft__no_memory("no memory for the list of allocations");
     return weft__comm_agree(comm, result, "allocate from its heap");
 }
 
@@ -219,12 +216,10 @@ weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
     /* Offset 0 is the header, which is not the caller's. */
     uint64_t freed_bytes = offset > 0 ? weft__ranges_free(&heap->ranges, offset) : 0;
     pthread_mutex_unlock(&heap->mutex);
-    return freed_bytes > 0
-               ? WEFT_OK
-               : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                             "ptr is %p; it must come from weft_heap_alloc of this communicator "
-                             "and not have been freed",
-                             ptr);
+    return freed_bytes > 0 ? WEFT_OK
+                           : weft__invalid("ptr is %p; it must come from weft_heap_alloc of this "
+                                           "communicator and not have been freed",
+                                           ptr);
 }
 
 /* ---------------------------------------------------------------- questions */
@@ -259,10 +254,9 @@ weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, ui
 {
     uint64_t distance = 0;
     if ((ptr != NULL || bytes > 0) && !weft__heap_contains(heap, ptr, bytes, &distance))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s is %p; its %" PRIu64
-                           " bytes must lie in one allocation of the communicator's heap",
-                           argument, ptr, bytes);
+        return weft__invalid("%s is %p; its %" PRIu64
+                             " bytes must lie in one allocation of the communicator's heap",
+                             argument, ptr, bytes);
     *offset = distance;
     return WEFT_OK;
 }

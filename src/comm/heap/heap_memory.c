@@ -59,10 +59,9 @@ static weft_result choose_sizes(struct weft__heap_memory *memory, const weft_com
     if (config->heap_bytes == 0 && *heap_bytes > memory->max_bytes)
         *heap_bytes = memory->max_bytes;
     if (*heap_bytes > limits->spare_bytes)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "heap_bytes is %" PRIu64 "; only %" PRIu64
-                           " bytes are left for each rank",
-                           *heap_bytes, limits->spare_bytes);
+        return weft__no_memory("heap_bytes is %" PRIu64 "; only %" PRIu64
+                               " bytes are left for each rank",
+                               *heap_bytes, limits->spare_bytes);
     return WEFT_OK;
 }
 
@@ -208,7 +207,7 @@ static weft_result make_tables(struct weft__heap_memory *memory)
     memory->fds = calloc(num_ranks, sizeof(*memory->fds));
     return memory->bases != NULL && memory->handles != NULL && memory->fds != NULL
                ? WEFT_OK
-               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %zu ranks", num_ranks);
+               : weft__no_memory("no memory for %zu ranks", num_ranks);
 }
 
 weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm *comm,

@@ -25,7 +25,7 @@ weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm
                                      const weft_comm_config *config);
 void weft__heap_memory_destroy(struct weft__heap_memory *memory);
 
-/* What each rank that shares this memory could get at most at the moment, if all ask for the
+/* The most that each rank that shares this memory could get at the moment, if all ask for the
  * same. */
 uint64_t weft__heap_memory_spare_bytes(const struct weft__heap_memory *memory);
 

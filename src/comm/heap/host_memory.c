@@ -29,10 +29,9 @@ weft_result weft__lacks_addresses(const char *why)
 {
     struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "%s", why);
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                       "%s; the limit on addresses (RLIMIT_AS, ulimit -v) is %" PRIu64 " bytes",
-                       why, (uint64_t)limit.rlim_cur);
+        return weft__no_memory("%s", why);
+    return weft__no_memory("%s; the limit on addresses (RLIMIT_AS, ulimit -v) is %" PRIu64 " bytes",
+                           why, (uint64_t)limit.rlim_cur);
 }
 
 weft_result weft__check_file_size(const char *what, uint64_t bytes)
@@ -41,8 +40,8 @@ weft_result weft__check_file_size(const char *what, uint64_t bytes)
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
         bytes <= limit.rlim_cur)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                       "%s needs %" PRIu64 " bytes; the limit on the size of files (RLIMIT_FSIZE, "
-                       "ulimit -f) is %" PRIu64 " bytes",
-                       what, bytes, (uint64_t)limit.rlim_cur);
+    return weft__no_memory("%s needs %" PRIu64
+                           " bytes; the limit on the size of files (RLIMIT_FSIZE, "
+                           "ulimit -f) is %" PRIu64 " bytes",
+                           what, bytes, (uint64_t)limit.rlim_cur);
 }

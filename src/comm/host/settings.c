@@ -133,9 +133,8 @@ static weft_result parse_number(const char *name, const char *text, int64_t min,
     errno = 0;
     long long number = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || number < min || number > max)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s is \"%.64s\"; it must be a number of %" PRId64 "..%" PRId64, name,
-                           text, min, max);
+        return weft__invalid("%s is \"%.64s\"; it must be a number of %" PRId64 "..%" PRId64, name,
+                             text, min, max);
     *value = number;
     return WEFT_OK;
 }
@@ -168,8 +167,7 @@ weft_result weft__setting_word(enum weft__setting setting, int *index)
             return WEFT_OK;
         }
     list_words(info->words, list, sizeof(list));
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is \"%.64s\"; it must be %s", info->name,
-                       text, list);
+    return weft__invalid("%s is \"%.64s\"; it must be %s", info->name, text, list);
 }
 
 weft_result weft__setting_ports(struct weft__port_range *ports)
@@ -183,10 +181,9 @@ weft_result weft__setting_ports(struct weft__port_range *ports)
     const int num_read = sscanf(text, "%5u-%5u%n", &first, &last, &num_chars);
     if (num_read != 2 || text[num_chars] != '\0' || first == 0 || first > last ||
         last > UINT16_MAX || strspn(text, "0123456789-") != strlen(text))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s is \"%.64s\"; it must be FIRST-LAST, two ports of 1..%d, the first "
-                           "not above the last",
-                           weft__settings[WEFT__SETTING_PORTS].name, text, UINT16_MAX);
+        return weft__invalid("%s is \"%.64s\"; it must be FIRST-LAST, two ports of 1..%d, the "
+                             "first not above the last",
+                             weft__settings[WEFT__SETTING_PORTS].name, text, UINT16_MAX);
     *ports = (struct weft__port_range){(uint16_t)first, (uint16_t)last};
     return WEFT_OK;
 }

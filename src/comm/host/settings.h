@@ -44,7 +44,7 @@ struct weft__setting_info {
     const char *name;
     const char *default_value; /* NULL: none */
     const char *help;
-    /* What alone is allowed, then NULL, in the order of the enumeration that it stands for, if
+    /* The only values allowed, then NULL, in the order of the enumeration that they stand for, if
      * there is one; NULL: not only certain words. */
     const char *const *words;
     int64_t min, max; /* of a number; 0, 0: it is none */

@@ -2,7 +2,6 @@
 #include "comm/host/unknown_variables.h"
 
 #include <stdatomic.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "comm/host/log.h"

@@ -185,10 +185,9 @@ weft_result weft__beacon_ask(int32_t pid, int64_t timeout_ms, weft_unique_id *id
             ids[num_written++] = found[k];
     }
     if (num_found == 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "pid is %" PRId32 "; no process of this user on this host has this "
-                           "number and the rendezvous of a job",
-                           pid);
+        return weft__invalid("pid is %" PRId32 "; no process of this user on this host has this "
+                             "number and the rendezvous of a job",
+                             pid);
     *num_ids = num_written;
     return WEFT_OK;
 }

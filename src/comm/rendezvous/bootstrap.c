@@ -84,8 +84,8 @@ static weft_result check_complete(const char *const *names, size_t num_names)
             set = names[i];
     }
     return num_missing == 0 ? WEFT_OK
-                            : weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is set, but %s %s not",
-                                          set, missing, num_missing == 1 ? "is" : "are");
+                            : weft__invalid("%s is set, but %s %s not", set, missing,
+                                            num_missing == 1 ? "is" : "are");
 }
 
 static weft_result read_ranks(struct weft__bootstrap *bootstrap, const char *rank_name,
@@ -96,8 +96,7 @@ static weft_result read_ranks(struct weft__bootstrap *bootstrap, const char *ran
     int64_t num_ranks = -1, rank = -1;
     weft_result result = weft__environment_number(num_ranks_name, 1, WEFT__MAX_RANKS, &num_ranks);
     if (result == WEFT_OK && num_ranks < 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is set, but %s is not", rank_name,
-                           num_ranks_name);
+        return weft__invalid("%s is set, but %s is not", rank_name, num_ranks_name);
     if (result == WEFT_OK)
         result = weft__environment_number(rank_name, 0, num_ranks - 1, &rank);
     if (result != WEFT_OK)
@@ -184,8 +183,8 @@ static weft_result read_torchrun(struct weft__bootstrap *bootstrap)
         return result;
     const char *address = environment("MASTER_ADDR");
     if (address == NULL || environment("MASTER_PORT") == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "RANK is set, but %s is not",
-                           address == NULL ? "MASTER_ADDR" : "MASTER_PORT");
+        return weft__invalid("RANK is set, but %s is not",
+                             address == NULL ? "MASTER_ADDR" : "MASTER_PORT");
     result = weft__environment_number("MASTER_PORT", 1, UINT16_MAX, &port);
     const int one_host = local_size == bootstrap->num_ranks || weft__address_is_loopback(address);
     if (result == WEFT_OK)
@@ -238,19 +237,18 @@ static weft_result check_can_meet(const struct job_launcher *launcher, int one_h
     const int has_port = weft__setting_text(WEFT__SETTING_PORT) != NULL;
     const int has_secret = weft__setting_text(WEFT__SETTING_SECRET) != NULL;
     if (!one_host && (!has_address || !has_port || (id[0] == '\0' && !has_secret)))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s started ranks on several hosts: WEFT_ADDR and WEFT_PORT must be set "
-                           "to an address of rank 0's host and a free port there%s",
-                           launcher->name,
-                           id[0] != '\0' ? ""
-                                         : ", and WEFT_SECRET to 32 random hexadecimal digits, as "
-                                           "nothing tells this job from others");
+        return weft__invalid("%s started ranks on several hosts: WEFT_ADDR and WEFT_PORT must be "
+                             "set to an address of rank 0's host and a free port there%s",
+                             launcher->name,
+                             id[0] != '\0'
+                                 ? ""
+                                 : ", and WEFT_SECRET to 32 random hexadecimal digits, as "
+                                   "nothing tells this job from others");
     if (id[0] == '\0' && (!has_port || !has_secret))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s and %s are set, as by %s, but nothing tells its job from others: "
-                           "WEFT_PORT must be set to a free port and WEFT_SECRET to 32 random "
-                           "hexadecimal digits, the same on all ranks",
-                           launcher->rank, launcher->num_ranks, launcher->name);
+        return weft__invalid("%s and %s are set, as by %s, but nothing tells its job from others: "
+                             "WEFT_PORT must be set to a free port and WEFT_SECRET to 32 random "
+                             "hexadecimal digits, the same on all ranks",
+                             launcher->rank, launcher->num_ranks, launcher->name);
     return WEFT_OK;
 }
 
@@ -299,10 +297,9 @@ static weft_result check_is_only_mpi(const struct job_launcher *launcher)
             (is_same(launcher->rank, other->rank) &&
              is_same(launcher->num_ranks, other->num_ranks)))
             continue;
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s is set, as by %s, and %s, as by %s, and they do not agree: unset "
-                           "the variables of the launcher that runs the other one",
-                           launcher->num_ranks, launcher->name, other->num_ranks, other->name);
+        return weft__invalid("%s is set, as by %s, and %s, as by %s, and they do not agree: unset "
+                             "the variables of the launcher that runs the other one",
+                             launcher->num_ranks, launcher->name, other->num_ranks, other->name);
     }
     return WEFT_OK;
 }

@@ -38,8 +38,7 @@ static weft_result count_communicator(const struct weft__meeting_point *point, u
     if (count != NULL)
         *key = count->num_communicators++;
     pthread_mutex_unlock(&counts.mutex);
-    return count != NULL ? WEFT_OK
-                         : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a meeting point");
+    return count != NULL ? WEFT_OK : weft__no_memory("no memory for a meeting point");
 }
 
 weft_result weft__bootstrap_start(struct weft__bootstrap *bootstrap, uint32_t timeout_ms,

@@ -171,7 +171,7 @@ static weft_result run_out_of_memory(const struct meeting *meeting, struct weft_
         weft__message_release(message);
         drain(wire, weft__now_ns() + GOODBYE_MS * WEFT__NS_PER_MS);
     }
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "%s", notice.text);
+    return weft__no_memory("%s", notice.text);
 }
 
 /* A drawn port may belong to any program, which must come to no harm. So the rendezvous speaks

@@ -44,7 +44,7 @@ struct weft__contribution {
 /* Starts the gather if none is under way. */
 void weft__gather_add(struct weft__gather *gather, const struct weft__contribution *contribution);
 
-/* What everybody is to get, when all are in; a reference for the caller. NULL: no memory. */
+/* The result for everybody, when all are in; a reference for the caller. NULL: no memory. */
 struct weft__message *weft__gather_result(const struct weft__gather *gather);
 
 void weft__gather_drop(struct weft__gather *gather);

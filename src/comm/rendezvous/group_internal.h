@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of a group share, and nobody else sees. */
+/* Shared by the files of a group alone. */
 #pragma once
 
 #include "comm/rendezvous/gather.h"
@@ -65,7 +65,7 @@ enum weft__wire_result weft__group_miss(struct weft__group **groups,
                                         const struct weft__meeting *meeting,
                                         const struct weft__frame *frame);
 
-/* group_heartbeat.c */
+/* group_heartbeat.c. */
 void weft__group_start_heartbeats(struct weft__group *group);
 void weft__group_tick_heartbeats(struct weft__group *group, int64_t now_ns);
 int64_t weft__group_heartbeat_deadline_ns(const struct weft__group *group);

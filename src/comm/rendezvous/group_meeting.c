@@ -152,7 +152,7 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
         weft__group_fail(group, &notice);
 }
 
-/* What its ranks say of themselves counts: the first has not been checked against any other. */
+/* Its ranks' own words count: the first has not been checked against any other. */
 enum weft__wire_result weft__group_miss(struct weft__group **groups,
                                         const struct weft__meeting *meeting,
                                         const struct weft__frame *frame)

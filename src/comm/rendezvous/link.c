@@ -113,7 +113,7 @@ static struct weft__message *apology(struct weft__link *link, struct weft__gathe
     return message;
 }
 
-/* What this rank brings: its blob, or why it has none. */
+/* This rank's contribution: its blob, or why it has none. */
 static struct weft__message *contribution(struct weft__link *link, const struct weft__share *share)
 {
     const int is_fit = share->result == WEFT_OK;
@@ -252,7 +252,7 @@ static weft_result make_spares(struct weft__link *link)
         weft__message_create(WEFT__FRAME_GOODBYE, NULL, 0, NULL, sizeof(struct weft__wait_list));
     return link->spare_gather != NULL && link->spare_notice != NULL && link->goodbye != NULL
                ? WEFT_OK
-               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a connection");
+               : weft__no_memory("no memory for a connection");
 }
 
 static weft_result start(struct weft__link *link, const struct weft__link_options *options,
@@ -267,8 +267,7 @@ static weft_result start(struct weft__link *link, const struct weft__link_option
     if (link->wake_fd < 0)
         return weft__system_error("eventfd");
     link->table = malloc(table_bytes);
-    if (link->table == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", hello->num_ranks);
+    WEFT__CHECK_MEMORY(link->table, "no memory for %d ranks", hello->num_ranks);
     WEFT__TRY(make_spares(link));
     const struct weft__connection_request request = {
         .point = options->point, .hello = hello, .watched = options->watched};
@@ -288,8 +287,7 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
                             struct weft__link **opened)
 {
     struct weft__link *link = calloc(1, sizeof(*link));
-    if (link == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a connection");
+    WEFT__CHECK_MEMORY(link, "no memory for a connection");
     link->rank = options->hello->rank;
     link->num_ranks = options->hello->num_ranks;
     link->timeout_ms = options->hello->timeout_ms;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of a link share, and nobody else sees. */
+/* Shared by the files of a link alone. */
 #pragma once
 
 #include "comm/failure/questions.h"

@@ -47,8 +47,8 @@ static weft_result open_named(const char *name, uint16_t port, int *fd)
     struct addrinfo *found = NULL;
     int reason = getaddrinfo(name, service, &hints, &found);
     if (reason != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "cannot listen on address \"%s\": %s",
-                           name != NULL ? name : "any", gai_strerror(reason));
+        return weft__invalid("cannot listen on address \"%s\": %s", name != NULL ? name : "any",
+                             gai_strerror(reason));
     *fd = -1;
     for (const struct addrinfo *at = found; at != NULL && *fd < 0; at = at->ai_next)
         if (name != NULL || at->ai_family == AF_INET6)
@@ -102,12 +102,10 @@ static weft_result open_point(const struct weft__meeting_point *point,
     int can_be_named = listen_on == WEFT__LISTEN_ON_ADDRESS || is_number(address) ||
                        strcmp(address, "localhost") == 0 || is_known_outside(address, &resolver);
     if (!can_be_named && listen_on == WEFT__LISTEN_FOR_OTHER_HOSTS)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "cannot listen on address %s: %s; other hosts need one that means the "
-                           "same to them",
-                           address,
-                           resolver != 0 ? gai_strerror(resolver)
-                                         : "to this host it is a loopback address");
+        return weft__invalid(
+            "cannot listen on address %s: %s; other hosts need one that means the same to them",
+            address,
+            resolver != 0 ? gai_strerror(resolver) : "to this host it is a loopback address");
     weft_result result = open_named(can_be_named ? address : NULL, point->port, fd);
     if (result == WEFT_ERROR_SYSTEM && errno == EADDRNOTAVAIL &&
         listen_on == WEFT__LISTEN_ON_REACHABLE) {

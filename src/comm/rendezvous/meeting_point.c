@@ -36,8 +36,7 @@ weft_result weft__meeting_point_from_id(struct weft__meeting_point *point, const
     memcpy(&envelope, id, sizeof(envelope));
     if (memcmp(envelope.magic, envelope_magic, sizeof(envelope.magic)) != 0 || envelope.port == 0 ||
         memchr(envelope.address, '\0', sizeof(envelope.address)) == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "id was not made by weft_unique_id_create of this version");
+        return weft__invalid("id was not made by weft_unique_id_create of this version");
     *point = (struct weft__meeting_point){.port = envelope.port};
     memcpy(point->nonce, envelope.nonce, sizeof(point->nonce));
     memcpy(point->address, envelope.address, sizeof(point->address));
@@ -69,31 +68,26 @@ weft_result weft__secret_from_hex(uint8_t secret[WEFT__NONCE_BYTES], const char 
 {
     if (strlen(hex) != 2 * (size_t)WEFT__NONCE_BYTES ||
         parse_hex(hex, secret, WEFT__NONCE_BYTES) != WEFT__NONCE_BYTES)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s, of %zu characters, is not %d hexadecimal digits; random ones come "
-                           "from: od -An -N16 -tx8 /dev/urandom | tr -d ' '",
-                           name, strlen(hex), 2 * WEFT__NONCE_BYTES);
+        return weft__invalid("%s, of %zu characters, is not %d hexadecimal digits; random ones "
+                             "come from: od -An -N16 -tx8 /dev/urandom | tr -d ' '",
+                             name, strlen(hex), 2 * WEFT__NONCE_BYTES);
     for (size_t byte = 1; byte < WEFT__NONCE_BYTES; byte++)
         if (secret[byte] != secret[0])
             return WEFT_OK;
-    return weft__error(
-        WEFT_ERROR_INVALID_ARGUMENT,
-        "all bytes of %s are the same, which anybody may guess; random ones come from: "
-        "od -An -N16 -tx8 /dev/urandom | tr -d ' '",
-        name);
+    return weft__invalid("all bytes of %s are the same, which anybody may guess; random ones come "
+                         "from: od -An -N16 -tx8 /dev/urandom | tr -d ' '",
+                         name);
 }
 
 weft_result weft__meeting_point_set_address(struct weft__meeting_point *point, const char *name,
                                             const char *address)
 {
     if (address[0] == '\0' || strlen(address) >= sizeof(point->address))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s has %zu characters; 1 to %zu are allowed", name, strlen(address),
-                           sizeof(point->address) - 1);
+        return weft__invalid("%s has %zu characters; 1 to %zu are allowed", name, strlen(address),
+                             sizeof(point->address) - 1);
     if (strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s is %s; it must be an address that the ranks can connect to", name,
-                           address);
+        return weft__invalid("%s is %s; it must be an address that the ranks can connect to", name,
+                             address);
     snprintf(point->address, sizeof(point->address), "%s", address);
     return WEFT_OK;
 }
@@ -145,15 +139,13 @@ weft_result weft__unique_id_from_hex(weft_unique_id *id, const char *hex)
 {
     const char *name = weft__settings[WEFT__SETTING_ID].name;
     if (strlen(hex) != 2 * sizeof(id->bytes))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s has %zu characters; it must have %zu hexadecimal digits", name,
-                           strlen(hex), 2 * sizeof(id->bytes));
+        return weft__invalid("%s has %zu characters; it must have %zu hexadecimal digits", name,
+                             strlen(hex), 2 * sizeof(id->bytes));
     size_t num_parsed = parse_hex(hex, id->bytes, sizeof(id->bytes));
     if (num_parsed == sizeof(id->bytes))
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "%s has \"%.2s\" at character %zu; it must be hexadecimal", name,
-                       hex + 2 * num_parsed, 2 * num_parsed);
+    return weft__invalid("%s has \"%.2s\" at character %zu; it must be hexadecimal", name,
+                         hex + 2 * num_parsed, 2 * num_parsed);
 }
 
 uint64_t weft__hash(uint64_t seed, const void *bytes, size_t num_bytes)

@@ -391,7 +391,8 @@ static void fill_poll_set(const struct rendezvous *server, struct pollfd *set)
     }
 }
 
-/* What poll() has found. A client that introduces itself gets its second slot in the next round. */
+/* Serves what poll() has found. A client that introduces itself gets its second slot in the next
+ * round. */
 static void serve_clients(struct rendezvous *server, const struct pollfd *slots)
 {
     for (struct weft__client *client = server->clients; client != NULL; client = client->next) {
@@ -481,8 +482,7 @@ static void close_server(struct rendezvous *server)
 static weft_result add_meeting(struct rendezvous *server, const struct weft__meeting_point *point)
 {
     struct weft__meeting *meeting = calloc(1, sizeof(*meeting));
-    if (meeting == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a rendezvous");
+    WEFT__CHECK_MEMORY(meeting, "no memory for a rendezvous");
     memcpy(meeting->nonce, point->nonce, sizeof(meeting->nonce));
     meeting->next = atomic_load(&server->meetings);
     atomic_store(&server->meetings, meeting);
@@ -493,8 +493,7 @@ static weft_result start_server(struct weft__meeting_point *point, enum weft__li
                                 int64_t patience_ms, struct rendezvous **started)
 {
     struct rendezvous *server = calloc(1, sizeof(*server));
-    if (server == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a rendezvous");
+    WEFT__CHECK_MEMORY(server, "no memory for a rendezvous");
     server->listener_fd = -1;
     server->beacon_fd = -1;
     server->stop_fd = weft__descriptor_keep(eventfd(0, EFD_CLOEXEC));

@@ -18,7 +18,7 @@ enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_B
 #define WEFT__HELLO_VERSION UINT32_C(9)
 
 enum weft__frame_type {
-    /* rank to rendezvous */
+    /* rank to rendezvous. */
     WEFT__FRAME_HELLO = 1, /* struct weft__hello */
     WEFT__FRAME_GATHER =
         2, /* struct weft__gather_header, then the blob, or why the rank has none */
@@ -26,24 +26,24 @@ enum weft__frame_type {
         3, /* struct weft__wait_list of those that have failed: the rank leaves in good order */
     WEFT__FRAME_GIVE_UP =
         4, /* struct weft__failure_notice: why the rank's communicator has failed */
-    /* rendezvous to rank */
+    /* rendezvous to rank. */
     WEFT__FRAME_WELCOME = 5,    /* struct weft__identity of the process of the rendezvous */
     WEFT__FRAME_TABLE = 6,      /* struct weft__identity [num_ranks]: all have met */
     WEFT__FRAME_GATHERED = 7,   /* struct weft__gather_header, then the blobs or a text */
     WEFT__FRAME_RANK_STATE = 8, /* struct weft__rank_state_notice */
     WEFT__FRAME_FAILED = 9,     /* struct weft__failure_notice */
-    /* rank to rendezvous to rank */
+    /* rank to rendezvous to rank. */
     WEFT__FRAME_QUESTION = 10, /* struct weft__question */
     WEFT__FRAME_ANSWER = 11,   /* struct weft__answer */
-    /* either way */
+    /* either way. */
     WEFT__FRAME_ALIVE = 12, /* without a body (comm/rendezvous/heartbeat.h) */
-    /* rank to rendezvous */
+    /* rank to rendezvous. */
     WEFT__FRAME_ABSENCE =
         13, /* struct weft__absence: the rank will not come to another communicator */
     WEFT__FRAME_STANDING = 14, /* struct weft__called [n]: where a waiting rank stands */
     WEFT__FRAME_EXIT = 15,     /* struct weft__ending: the rank's process ends, without a goodbye */
     /* rendezvous to each new connection, before the rank says anything: a rank that receives
-     * anything else has reached another program, and has done it no harm */
+     * anything else has reached another program, and has done it no harm. */
     WEFT__FRAME_GREETING = 16, /* struct weft__greeting */
     /* Observers (comm/rendezvous/observers.h) to rendezvous, rendezvous to observer, and rank to
      * rendezvous to observer. */
@@ -55,7 +55,7 @@ enum weft__frame_type {
 
 enum { WEFT__HOST_NAME_BYTES = 32 }; /* longer names are cut */
 
-/* What the others must know about a process. */
+/* The facts about a process that the others must know. */
 struct weft__identity {
     int32_t pid;
     uint32_t uid;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The scheduler of one launch. A fiber that waits leaves what it waits for in its entry; the
- * scheduler resumes only fibers whose word has come. When none can go on, the thread polls (polling.h),
- * then sleeps on the rank's doorbell.
+ * scheduler resumes only fibers whose word has come. When none can go on, the thread polls
+ * (polling.h), then sleeps on the rank's doorbell.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void wait_for_word(struct weft__cpu_fiber *fiber, const void *word,
 uint64_t weft__cpu_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
     uint64_t number;
-    /* What has no bytes is no work worth a turn, and may share a message with what is posted
+    /* An access without bytes is not worth a turn, and may share a message with what is posted
      * next. */
     if (weft__net_driver_post(&warp->launch->net, access, &number) ==
             WEFT__POSTED_FOR_THIS_THREAD &&
@@ -323,13 +323,11 @@ static weft_result grow_fibers(struct weft__cpu_runner *runner, int32_t num_fibe
         return WEFT_OK;
     struct weft__cpu_fiber **fibers =
         realloc(runner->fibers, (size_t)num_fibers * sizeof(*runner->fibers));
-    if (fibers == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d warps", num_fibers);
+    WEFT__CHECK_MEMORY(fibers, "no memory for %d warps", num_fibers);
     runner->fibers = fibers;
     while (runner->num_fibers < num_fibers) {
         struct weft__cpu_fiber *fiber = calloc(1, sizeof *fiber);
-        if (fiber == NULL)
-            return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a warp");
+        WEFT__CHECK_MEMORY(fiber, "no memory for a warp");
         const weft_result result = weft__fiber_create(&fiber->fiber, WEFT__FIBER_STACK_BYTES);
         if (result != WEFT_OK) {
             free(fiber);
@@ -346,8 +344,7 @@ static weft_result grow_blocks(struct weft__cpu_runner *runner, int32_t num_bloc
         return WEFT_OK;
     struct weft__cpu_block *blocks =
         realloc(runner->blocks, (size_t)num_blocks * sizeof(*runner->blocks));
-    if (blocks == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d blocks", num_blocks);
+    WEFT__CHECK_MEMORY(blocks, "no memory for %d blocks", num_blocks);
     runner->blocks = blocks;
     runner->num_blocks = num_blocks;
     return WEFT_OK;
@@ -378,8 +375,7 @@ static void prepare_warps(struct weft__cpu_launch *run)
 weft_result weft__cpu_runner_create(const weft_comm *comm, struct weft__cpu_runner **out)
 {
     struct weft__cpu_runner *runner = calloc(1, sizeof *runner);
-    if (runner == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+    WEFT__CHECK_MEMORY(runner, "no memory for a stream");
     runner->cores = weft__count_cores(comm);
     *out = runner;
     return WEFT_OK;

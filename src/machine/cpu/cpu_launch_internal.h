@@ -51,7 +51,7 @@ struct weft__cpu_launch {
     int64_t came_before_ns;     /* to an operation of this exchange */
 };
 
-/* What the word is for which a fiber waits. */
+/* The kind of word for which a fiber waits. */
 static inline uint64_t weft__cpu_seen(const struct weft__cpu_fiber *fiber)
 {
     return fiber->width == WEFT__CPU_U32
@@ -88,7 +88,7 @@ void weft__cpu_record_idle(struct weft__cpu_launch *run, int64_t since_ns);
 void weft__cpu_record_wait(struct weft__cpu_launch *run, int64_t since_ns);
 void weft__cpu_record_end(struct weft__cpu_launch *run);
 
-/* ends.c */
+/* ends.c. */
 /* When the first wait must end, if no fiber has been able to go on since then. */
 int64_t weft__cpu_first_deadline(const struct weft__cpu_launch *run, int64_t since_ns);
 /* Whether a wait has ended: then a fiber has given up, or the launch has failed. */

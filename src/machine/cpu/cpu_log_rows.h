@@ -14,7 +14,7 @@ struct log_group {
     uint32_t header;
 };
 
-/* Of the finite numbers that are not 0, of which there is one. As a maximum, of how far they are
+/* The least finite number that is not 0; there is one. As a maximum, of how far they are
  * below infinity, it is vectorised. */
 static uint32_t least_magnitude(const float *values, int64_t n)
 {

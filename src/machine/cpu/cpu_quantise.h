@@ -92,7 +92,8 @@ static uint32_t greatest_of_long_group(const struct quantised_row *row, int64_t 
     return greatest;
 }
 
-/* Of the group that begins there, and whose elements these are as far as they are in the tile. */
+/* The scale of the group that begins there, and whose elements these are as far as they are in the
+ * tile. */
 static struct weft__scale scale_of_group(const struct quantised_row *row, const float *values,
                                          int64_t begin)
 {

@@ -4,8 +4,6 @@
  * threads where the caller waits anyway. */
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "comm/host/cores.h"
@@ -14,26 +12,6 @@
 #include "machine/cpu/pending.h"
 #include "machine/on_host.h"
 #include "net/attach.h"
-
-struct own_stream;
-
-struct task {
-    struct task *next;
-    void (*run)(struct own_stream *stream, struct task *task);
-    union {
-        struct {
-            void (*function)(void *argument);
-            void *argument;
-        } call;
-        struct {
-            struct own_event *event;
-            uint64_t record;
-            struct own_stream *recorded_on; /* may have been destroyed, once that has passed */
-        } event;
-        struct weft__launch launch;
-    };
-    _Alignas(16) char args[]; /* of a launch */
-};
 
 struct own_stream {
     weft_stream base;
@@ -52,26 +30,13 @@ struct own_stream {
     struct weft__cpu_runner *runner;
 };
 
-struct own_event {
-    weft_event base;
-    pthread_mutex_t mutex;
-    pthread_cond_t passed;
-    int num_references;             /* the user's, and one per task that is queued */
-    uint64_t num_records;           /* enqueued */
-    struct own_stream *recorded_on; /* last */
-    uint64_t num_passed;
+#define TASK_MEMBERS
+#define EVENT_MEMBERS                                                                              \
+    pthread_mutex_t mutex;                                                                         \
+    pthread_cond_t passed;                                                                         \
     struct timespec time; /* of the last record that was passed */
-};
 
-static struct own_stream *own_stream(weft_stream *base)
-{
-    return (struct own_stream *)(void *)base;
-}
-
-static struct own_event *own_event(weft_event *base)
-{
-    return (struct own_event *)(void *)base;
-}
+#include "machine/stream_body.h"
 
 static void note_error(struct own_stream *stream, weft_result result)
 {
@@ -199,18 +164,6 @@ static void run_until(struct own_stream *stream, struct own_event *event, uint64
     pthread_mutex_unlock(&waited_mutex);
 }
 
-static struct task *new_task(void (*run)(struct own_stream *, struct task *), size_t args_bytes)
-{
-    struct task *task = malloc(sizeof *task + args_bytes);
-    if (task == NULL) {
-        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to enqueue an operation");
-        return NULL;
-    }
-    task->next = NULL;
-    task->run = run;
-    return task;
-}
-
 static void enqueue(struct own_stream *stream, struct task *task)
 {
     pthread_mutex_lock(&stream->mutex);
@@ -225,8 +178,7 @@ static void enqueue(struct own_stream *stream, struct task *task)
 static weft_result new_stream(const weft_comm *comm, struct own_stream **out)
 {
     struct own_stream *stream = calloc(1, sizeof *stream);
-    if (stream == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+    WEFT__CHECK_MEMORY(stream, "no memory for a stream");
     stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
     const weft_result result = weft__cpu_runner_create(comm, &stream->runner);
     if (result != WEFT_OK) {
@@ -269,8 +221,7 @@ static weft_result stream_wrap(weft_comm *comm, void *native, weft_stream **out)
 {
     struct own_stream *stream = NULL;
     if (native != NULL)
-        return weft__error(
-            WEFT_ERROR_INVALID_ARGUMENT,
+        return weft__invalid(
             "native_stream is %p, must be NULL on machine cpu: the thread that waits", native);
     WEFT__TRY(new_stream(comm, &stream));
     add_waited(stream);
@@ -309,22 +260,9 @@ static weft_result stream_synchronize(weft_stream *base)
 
 /* ------------------------------------------------------------------ tasks */
 
-static void run_call(struct own_stream *stream, struct task *task)
+static void launch_is_queued(weft_comm *comm)
 {
-    (void)stream;
-    weft__run_stream_call(task->call.function, task->call.argument);
-}
-
-static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
-{
-    struct own_stream *stream = own_stream(base);
-    struct task *task = new_task(run_call, 0);
-    if (task == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    task->call.function = function;
-    task->call.argument = argument;
-    enqueue(stream, task);
-    return WEFT_OK;
+    weft__cpu_launch_is_queued(comm);
 }
 
 static void run_launch(struct own_stream *stream, struct task *task)
@@ -351,63 +289,34 @@ static void run_launch(struct own_stream *stream, struct task *task)
     weft__cpu_launch_is_done(launch->comm);
 }
 
-static weft_result stream_launch(weft_stream *base, const struct weft__launch *launch)
-{
-    struct own_stream *stream = own_stream(base);
-    struct task *task = new_task(run_launch, launch->args_bytes);
-    if (task == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    task->launch = *launch;
-    task->launch.args = memcpy(task->args, launch->args, launch->args_bytes);
-    weft__cpu_launch_is_queued(launch->comm);
-    enqueue(stream, task);
-    return WEFT_OK;
-}
-
 /* ------------------------------------------------------------------ events */
 
-static weft_result event_create(weft_comm *comm, enum weft__event_use use, weft_event **out)
+static void begin_event(struct own_event *event)
 {
-    (void)use;
-    struct own_event *event = calloc(1, sizeof *event);
-    if (event == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an event");
-    event->base.machine = weft__machine_of(comm);
     pthread_mutex_init(&event->mutex, NULL);
     pthread_cond_init(&event->passed, NULL);
-    event->num_references = 1;
-    *out = &event->base;
-    return WEFT_OK;
 }
 
-static void release_event(struct own_event *event)
+static void end_event(struct own_event *event)
 {
-    pthread_mutex_lock(&event->mutex);
-    const int is_last = --event->num_references == 0;
-    pthread_mutex_unlock(&event->mutex);
-    if (!is_last)
-        return;
     pthread_cond_destroy(&event->passed);
     pthread_mutex_destroy(&event->mutex);
-    free(event);
 }
 
-static void event_destroy(weft_event *base)
+static void lock_event(struct own_event *event)
 {
-    release_event(own_event(base));
-}
-
-static void run_record(struct own_stream *stream, struct task *task)
-{
-    (void)stream;
-    struct own_event *event = task->event.event;
     pthread_mutex_lock(&event->mutex);
-    clock_gettime(CLOCK_MONOTONIC, &event->time);
-    if (event->num_passed < task->event.record)
-        event->num_passed = task->event.record;
-    pthread_cond_broadcast(&event->passed);
+}
+
+static void unlock_event(struct own_event *event)
+{
     pthread_mutex_unlock(&event->mutex);
-    release_event(event);
+}
+
+static void pass_event(struct own_event *event)
+{
+    clock_gettime(CLOCK_MONOTONIC, &event->time);
+    pthread_cond_broadcast(&event->passed);
 }
 
 static void wait_record(struct own_stream *recorded_on, struct own_event *event, uint64_t record)
@@ -417,56 +326,6 @@ static void wait_record(struct own_stream *recorded_on, struct own_event *event,
     while (event->num_passed < record)
         pthread_cond_wait(&event->passed, &event->mutex);
     pthread_mutex_unlock(&event->mutex);
-}
-
-static void run_wait(struct own_stream *stream, struct task *task)
-{
-    (void)stream;
-    wait_record(task->event.recorded_on, task->event.event, task->event.record);
-    release_event(task->event.event);
-}
-
-static weft_result event_record(weft_event *base, weft_stream *stream)
-{
-    struct own_event *event = own_event(base);
-    struct task *task = new_task(run_record, 0);
-    if (task == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&event->mutex);
-    event->num_references++;
-    task->event.record = ++event->num_records;
-    event->recorded_on = own_stream(stream);
-    pthread_mutex_unlock(&event->mutex);
-    task->event.event = event;
-    enqueue(own_stream(stream), task);
-    return WEFT_OK;
-}
-
-static weft_result stream_wait_event(weft_stream *stream, weft_event *base)
-{
-    struct own_event *event = own_event(base);
-    struct task *task = new_task(run_wait, 0);
-    if (task == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&event->mutex);
-    event->num_references++;
-    task->event.record = event->num_records;
-    task->event.recorded_on = event->recorded_on;
-    pthread_mutex_unlock(&event->mutex);
-    task->event.event = event;
-    enqueue(own_stream(stream), task);
-    return WEFT_OK;
-}
-
-static weft_result event_synchronize(weft_event *base)
-{
-    struct own_event *event = own_event(base);
-    pthread_mutex_lock(&event->mutex);
-    const uint64_t latest = event->num_records;
-    struct own_stream *recorded_on = event->recorded_on;
-    pthread_mutex_unlock(&event->mutex);
-    wait_record(recorded_on, event, latest);
-    return WEFT_OK;
 }
 
 static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)
@@ -480,9 +339,9 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
         times[i] = events[i]->time;
         pthread_mutex_unlock(&events[i]->mutex);
         if (!is_passed)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "%s is an event whose record has not been passed; synchronise first",
-                               i == 0 ? "start" : "end");
+            return weft__invalid(
+                "%s is an event whose record has not been passed; synchronise first",
+                i == 0 ? "start" : "end");
     }
     *elapsed_us = (double)(times[1].tv_sec - times[0].tv_sec) * 1e6 +
                   (double)(times[1].tv_nsec - times[0].tv_nsec) * 1e-3;

@@ -28,8 +28,8 @@ static struct wp_failure describe_wait(const struct weft__cpu_fiber *fiber,
     return failure;
 }
 
-/* Of a wait for a rank. Absence counts from when the fiber began to wait; else the deadline is the
- * launch's, from when no fiber has been able to go on. */
+/* The end of a wait for a rank. Absence counts from when the fiber began to wait; else the deadline
+ * is the launch's, from when no fiber has been able to go on. */
 static int64_t deadline_of(const struct weft__cpu_launch *run, const struct weft__cpu_fiber *fiber,
                            int64_t since_ns)
 {

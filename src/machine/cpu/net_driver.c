@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "machine/cpu/net_driver.h"
-
 #include "net/attach.h"
 
 /* Less is sent before another thread has been woken for it. */
@@ -31,8 +30,8 @@ enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
     return WEFT__POSTED_FOR_ANOTHER;
 }
 
-/* What can wait goes with what is posted next, when the thread waits, or, by the progress thread,
- * when it does other work. */
+/* Work that can wait goes with what is posted next, when the thread waits, or, by the progress
+ * thread, when it does other work. */
 void weft__net_driver_send(struct weft__net_driver *driver)
 {
     if (driver->has_posted && is_driven_here(driver))

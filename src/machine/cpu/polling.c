@@ -8,10 +8,10 @@
 enum {
     /* A few microseconds: a signal between two running ranks takes less. */
     NUM_SPINS = 64,
-    /* Of yields that came back so soon that nobody had much to do. Others are no cost: while ranks
-     * that share a core copy and send, none of them sleeps, whose wake-up is a system call of its
-     * peer, an interrupt of its core, and two switches to the thread that drives the net. With 300
-     * us of any yields most waits of 1 MiB between hosts of four ranks slept. */
+    /* Counts yields that came back so soon that nobody had much to do. Others are no cost: while
+     * ranks that share a core copy and send, none of them sleeps, whose wake-up is a system call of
+     * its peer, an interrupt of its core, and two switches to the thread that drives the net. With
+     * 300 us of any yields most waits of 1 MiB between hosts of four ranks slept. */
     IDLE_NS = 1000 * 1000,
     BUSY_YIELD_NS = 20 * 1000,
     LONG_YIELD_NS =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a thread does before it sleeps: it polls, and yields its core to the ranks that it waits
+ * A thread's work before it sleeps: it polls, and yields its core to the ranks that it waits
  * for. Sleeping and being woken take longer than a small operation, above all where nobody else
  * wants the core, which then sleeps as well.
  *

@@ -39,7 +39,7 @@ enum wp_status weft__cpu_wait_u32(struct wp_warp *warp, const uint32_t *word, ui
                                   const struct wp_wait_site *site);
 enum wp_status weft__cpu_fail(struct wp_warp *warp, const struct wp_failure *failure);
 
-/* remote.c */
+/* remote.c. */
 /* Gives it to the rank's progress thread, as a release. */
 uint64_t weft__cpu_remote_post(struct wp_warp *warp, const struct wp_access *access);
 enum wp_status weft__cpu_remote_await(struct wp_warp *warp, uint64_t number,
@@ -57,40 +57,28 @@ enum wp_status weft__cpu_remote_await(struct wp_warp *warp, uint64_t number,
     }                                                                                              \
     static enum wp_status name##_body(struct wp_warp *warp, const struct wp_##name##_args *args)
 
-WP_FN int32_t wp_block_idx(const struct wp_warp *warp)
-{
-    return warp->block_idx;
-}
+#define wp_block_idx(warp)                ((warp)->block_idx)
+#define wp_num_blocks(warp)               ((warp)->num_blocks)
+#define wp_warp_idx(warp)                 ((warp)->warp_idx)
+#define wp_num_warps(warp)                ((warp)->num_warps)
+#define wp_lane_idx(warp)                 ((void)(warp), 0)
+#define wp_warp_join(warp)                ((void)(warp))
+#define wp_warp_sync(warp)                ((void)(warp))
+#define wp_block_turn                     weft__cpu_block_turn
+#define wp_block_shared                   weft__cpu_block_shared
+#define wp_warp_pointers(warp)            ((warp)->pointers)
+#define wp_ballot(warp, predicate)        ((void)(warp), (predicate) ? 1u : 0u)
+#define wp_lanes_below(warp, ballot)      ((void)(warp), (void)(ballot), 0)
+#define wp_popcount(ballot)               __builtin_popcount(ballot)
+#define wp_same_below(warp, value)        ((void)(warp), (void)(value), 0)
+#define wp_max_u32(warp, value)           ((void)(warp), (uint32_t)(value))
+#define wp_sum_u32                        wp_max_u32
+#define wp_or_u32                         wp_max_u32
+#define wp_prefix_sum(warp, value, total) ((void)(warp), *(total) = (value), 0)
 
-WP_FN int32_t wp_num_blocks(const struct wp_warp *warp)
+WP_FN void *wp_warp_shared(struct wp_warp *warp)
 {
-    return warp->num_blocks;
-}
-
-WP_FN int32_t wp_warp_idx(const struct wp_warp *warp)
-{
-    return warp->warp_idx;
-}
-
-WP_FN int32_t wp_num_warps(const struct wp_warp *warp)
-{
-    return warp->num_warps;
-}
-
-WP_FN int32_t wp_lane_idx(const struct wp_warp *warp)
-{
-    (void)warp;
-    return 0;
-}
-
-WP_FN void wp_warp_join(struct wp_warp *warp)
-{
-    (void)warp;
-}
-
-WP_FN void wp_warp_sync(struct wp_warp *warp)
-{
-    (void)warp;
+    return warp->shared;
 }
 
 WP_FN void wp_block_sync(struct wp_warp *warp)
@@ -99,111 +87,16 @@ WP_FN void wp_block_sync(struct wp_warp *warp)
         weft__cpu_block_sync(warp);
 }
 
-WP_FN uint32_t wp_block_turn(const struct wp_warp *warp)
-{
-    return weft__cpu_block_turn(warp);
-}
-
-WP_FN uint32_t wp_ballot(struct wp_warp *warp, int predicate)
-{
-    (void)warp;
-    return predicate ? 1u : 0u;
-}
-
-WP_FN int32_t wp_lanes_below(struct wp_warp *warp, uint32_t ballot)
-{
-    (void)warp;
-    (void)ballot;
-    return 0;
-}
-
-WP_FN int32_t wp_popcount(uint32_t ballot)
-{
-    return __builtin_popcount(ballot);
-}
-
-WP_FN int32_t wp_same_below(struct wp_warp *warp, uint32_t value)
-{
-    (void)warp;
-    (void)value;
-    return 0;
-}
-
-WP_FN uint32_t wp_max_u32(struct wp_warp *warp, uint32_t value)
-{
-    (void)warp;
-    return value;
-}
-
-WP_FN uint32_t wp_sum_u32(struct wp_warp *warp, uint32_t value)
-{
-    (void)warp;
-    return value;
-}
-
-WP_FN uint32_t wp_or_u32(struct wp_warp *warp, uint32_t value)
-{
-    (void)warp;
-    return value;
-}
-
-WP_FN int32_t wp_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total)
-{
-    (void)warp;
-    *total = value;
-    return 0;
-}
-
-WP_FN void *wp_block_shared(struct wp_warp *warp)
-{
-    return weft__cpu_block_shared(warp);
-}
-
-WP_FN void *wp_warp_shared(struct wp_warp *warp)
-{
-    return warp->shared;
-}
-
-WP_FN const void **wp_warp_pointers(struct wp_warp *warp)
-{
-    return warp->pointers;
-}
-
 /* Launches of a stream run one after the other, and what they do is visible to all who learn of
  * it. */
-WP_FN void wp_admit_next(struct wp_warp *warp)
-{
-    (void)warp;
-}
-WP_FN void wp_fence_launches(struct wp_warp *warp)
-{
-    (void)warp;
-}
+#define wp_admit_next(warp)     ((void)(warp))
+#define wp_fence_launches(warp) ((void)(warp))
 
-WP_FN uint32_t wp_add_acq_rel(uint32_t *word, uint32_t value)
-{
-    return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
-}
-
-WP_FN int32_t wp_add_relaxed(int32_t *word, int32_t value)
-{
-    return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
-}
-
-WP_FN int32_t wp_or_relaxed(int32_t *word, int32_t bits)
-{
-    return __atomic_fetch_or(word, bits, __ATOMIC_RELAXED);
-}
-
-WP_FN int32_t wp_load_relaxed(const int32_t *word)
-{
-    return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-
-WP_FN void wp_store_relaxed(int32_t *word, int32_t value)
-{
-    __atomic_store_n(word, value, __ATOMIC_RELAXED);
-}
+#define wp_add_acq_rel(word, value)   __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL)
+#define wp_add_relaxed(word, value)   __atomic_fetch_add(word, value, __ATOMIC_RELAXED)
+#define wp_or_relaxed(word, bits)     __atomic_fetch_or(word, bits, __ATOMIC_RELAXED)
+#define wp_load_relaxed(word)         __atomic_load_n(word, __ATOMIC_RELAXED)
+#define wp_store_relaxed(word, value) __atomic_store_n(word, value, __ATOMIC_RELAXED)
 
 WP_FN uint64_t wp_load_now(const uint64_t *word)
 {
@@ -233,11 +126,7 @@ WP_FN void weft__cpu_order_row_stores(void)
 #endif
 }
 
-WP_FN void wp_row_sync(struct wp_warp *warp)
-{
-    (void)warp;
-    weft__cpu_order_row_stores();
-}
+#define wp_row_sync(warp) ((void)(warp), weft__cpu_order_row_stores())
 
 WP_FN void wp_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
 {
@@ -246,30 +135,18 @@ WP_FN void wp_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_
     weft__cpu_ring(warp, rank, word, 1);
 }
 
-/* As a signal: only the sim has to tell them apart. */
-WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
-{
-    wp_signal(warp, rank, word, value);
-}
+/* Only the sim has to tell them apart. */
+#define wp_credit wp_signal
+#define wp_tell   wp_signal
 
-#define wp_tell wp_credit
-
-WP_FN void wp_clear(uint64_t *word)
-{
-    __atomic_store_n(word, 0, __ATOMIC_RELAXED);
-}
-
+#define wp_clear(word) __atomic_store_n(word, 0, __ATOMIC_RELAXED)
 WP_FN uint64_t wp_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
     weft__cpu_order_row_stores();
     return weft__cpu_remote_post(warp, access);
 }
 
-WP_FN enum wp_status wp_remote_await(struct wp_warp *warp, uint64_t number,
-                                     const struct wp_wait_site *site)
-{
-    return weft__cpu_remote_await(warp, number, site);
-}
+#define wp_remote_await weft__cpu_remote_await
 
 WP_FN uint64_t wp_fetch_add(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t add)
 {
@@ -279,11 +156,7 @@ WP_FN uint64_t wp_fetch_add(struct wp_warp *warp, int32_t rank, uint64_t *word, 
     return before;
 }
 
-WP_FN uint64_t wp_now_ns(const struct wp_warp *warp)
-{
-    (void)warp;
-    return weft__cpu_now_ns();
-}
+#define wp_now_ns(warp) ((void)(warp), weft__cpu_now_ns())
 
 WP_FN enum wp_status wp_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                              const struct wp_wait_site *site)
@@ -309,17 +182,8 @@ WP_FN enum wp_status wp_wait_u32(struct wp_warp *warp, const uint32_t *word, uin
     return weft__cpu_wait_u32(warp, word, at_least, site);
 }
 
-WP_FN enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure)
-{
-    return weft__cpu_fail(warp, failure);
-}
-
-WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_bytes)
-{
-    (void)warp;
-    (void)src;
-    (void)row_bytes;
-}
+#define wp_fail                               weft__cpu_fail
+#define wp_row_prefetch(warp, src, row_bytes) ((void)(warp), (void)(src), (void)(row_bytes))
 
 WP_FN void wp_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                        const void *src, uint64_t row_bytes)
@@ -356,52 +220,15 @@ WP_FN void wp_row_copy_each(struct wp_warp *warp, enum wp_reuse reuse, const voi
     }
 }
 
-WP_FN void wp_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
-                         const void *const *srcs, int32_t num_srcs, struct wp_reduction reduction,
-                         int64_t num_elements)
-{
-    (void)warp;
-    weft__cpu_rows()->reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
-}
-
-#define wp_row_reduce_compact wp_row_reduce
-
-WP_FN void wp_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
-                            int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements)
-{
-    (void)warp;
-    weft__cpu_rows()->sum_mixed(dst, srcs, num_srcs, sum, num_elements);
-}
-
-WP_FN void wp_row_weighted_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
-                               const float *weights, int32_t num_srcs, struct wp_weighted_sum sum,
-                               int64_t num_elements)
-{
-    (void)warp;
-    weft__cpu_rows()->weighted_sum(dst, srcs, weights, num_srcs, sum, num_elements);
-}
-
-WP_FN void wp_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, const void *src,
-                           struct wp_quantisation how, int64_t num_elements)
-{
-    (void)warp;
-    weft__cpu_rows()->quantise(to, src, how, num_elements);
-}
-
-WP_FN void wp_row_dequantise(struct wp_warp *warp, void *dst, const void *src, const void *scales,
-                             struct wp_quantisation how, int64_t num_elements)
-{
-    (void)warp;
-    weft__cpu_rows()->dequantise(dst, src, scales, how, num_elements);
-}
-
-WP_FN void wp_row_log_encode(struct wp_warp *warp, void *dst, const void *const *srcs,
-                             const float *weights, int32_t num_srcs, weft_dtype src_dtype,
-                             int64_t num_elements)
-{
-    (void)warp;
-    weft__cpu_rows()->log_encode(dst, srcs, weights, num_srcs, src_dtype, num_elements);
-}
+#define wp_row_reduce(warp, ...)       ((void)(warp), weft__cpu_rows()->reduce(__VA_ARGS__))
+#define wp_row_reduce_compact          wp_row_reduce
+#define wp_row_sum_mixed(warp, ...)    ((void)(warp), weft__cpu_rows()->sum_mixed(__VA_ARGS__))
+#define wp_row_weighted_sum(warp, ...) ((void)(warp), weft__cpu_rows()->weighted_sum(__VA_ARGS__))
+#define wp_row_quantise(warp, ...)     ((void)(warp), weft__cpu_rows()->quantise(__VA_ARGS__))
+#define wp_row_dequantise(warp, ...)   ((void)(warp), weft__cpu_rows()->dequantise(__VA_ARGS__))
+#define wp_row_log_encode(warp, ...)   ((void)(warp), weft__cpu_rows()->log_encode(__VA_ARGS__))
+#define wp_row_log_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements)                         \
+    ((void)(warp), weft__cpu_rows()->log_sum(dst, srcs, NULL, num_srcs, sum, num_elements))
 
 WP_FN void wp_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
@@ -410,13 +237,6 @@ WP_FN void wp_row_log_sum(struct wp_warp *warp, void *dst, const void *const *sr
     const struct wp_mixed_sum sum = {0, dst_dtype, WEFT_LOG_10BIT, dst_dtype, WP_READ_LATER};
     (void)warp;
     weft__cpu_rows()->log_sum(dst, srcs, weights, num_srcs, sum, num_elements);
-}
-
-WP_FN void wp_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
-                                int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements)
-{
-    (void)warp;
-    weft__cpu_rows()->log_sum(dst, srcs, NULL, num_srcs, sum, num_elements);
 }
 
 /* A tagged row: its words behind the number of the operation, which is signalled. */
@@ -445,4 +265,13 @@ WP_FN uint32_t wp_tagged_word(const void *row, int32_t word)
     return ((const uint32_t *)((const uint64_t *)row + 1))[word];
 }
 
-#include "machine/cpu/cpu_packets.h"
+#define WEFT__PACKETS(name) weft__cpu_packets_##name
+#define WEFT__PACKETS_PLACE
+#define WEFT__PACKETS_HERE
+#include "machine/word_packets.h"
+
+WP_FN void wp_acquire_packets(struct wp_warp *warp)
+{
+    (void)warp;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}

@@ -72,36 +72,19 @@ static inline double min_of_doubles(double a, double b)
         return (type)(result);                                                                     \
     }
 
-DEFINE_OP(first, float, b)
-DEFINE_OP(sum, float, a + b)
-DEFINE_OP(prod, float, (a * b))
-DEFINE_OP(max, float, max_of_floats(a, b))
-DEFINE_OP(min, float, min_of_floats(a, b))
+/* `whole` is unsigned where a signed result could overflow, which is undefined. */
+#define DEFINE_OPS(type, whole, larger, smaller)                                                   \
+    DEFINE_OP(first, type, b)                                                                      \
+    DEFINE_OP(sum, type, (whole)a + (whole)b)                                                      \
+    DEFINE_OP(prod, type, ((whole)a * (whole)b))                                                   \
+    DEFINE_OP(max, type, larger)                                                                   \
+    DEFINE_OP(min, type, smaller)
 
-DEFINE_OP(first, double, b)
-DEFINE_OP(sum, double, a + b)
-DEFINE_OP(prod, double, (a * b))
-DEFINE_OP(max, double, max_of_doubles(a, b))
-DEFINE_OP(min, double, min_of_doubles(a, b))
-
-/* Unsigned where a signed result could overflow, which is undefined. */
-DEFINE_OP(first, int32_t, b)
-DEFINE_OP(sum, int32_t, (uint32_t)a + (uint32_t)b)
-DEFINE_OP(prod, int32_t, ((uint32_t)a * (uint32_t)b))
-DEFINE_OP(max, int32_t, a > b ? a : b)
-DEFINE_OP(min, int32_t, a < b ? a : b)
-
-DEFINE_OP(first, int64_t, b)
-DEFINE_OP(sum, int64_t, (uint64_t)a + (uint64_t)b)
-DEFINE_OP(prod, int64_t, ((uint64_t)a * (uint64_t)b))
-DEFINE_OP(max, int64_t, a > b ? a : b)
-DEFINE_OP(min, int64_t, a < b ? a : b)
-
-DEFINE_OP(first, uint8_t, b)
-DEFINE_OP(sum, uint8_t, a + b)
-DEFINE_OP(prod, uint8_t, (a * b))
-DEFINE_OP(max, uint8_t, a > b ? a : b)
-DEFINE_OP(min, uint8_t, a < b ? a : b)
+DEFINE_OPS(float, float, max_of_floats(a, b), min_of_floats(a, b))
+DEFINE_OPS(double, double, max_of_doubles(a, b), min_of_doubles(a, b))
+DEFINE_OPS(int32_t, uint32_t, a > b ? a : b, a < b ? a : b)
+DEFINE_OPS(int64_t, uint64_t, a > b ? a : b, a < b ? a : b)
+DEFINE_OPS(uint8_t, uint8_t, a > b ? a : b, a < b ? a : b)
 
 /* ------------------------------------------------------------------ elements to accumulators,
  * back */

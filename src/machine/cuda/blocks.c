@@ -106,7 +106,7 @@ weft_result weft__cuda_find_block(weft_comm *comm, const void *ptr, uint64_t byt
 
 /* ---------------------------------------------------------------- by name */
 
-/* What a rank tells the others of its block. */
+/* A rank's message about its block to the others. */
 struct offer {
     struct weft__block block;
     struct weft__cuda_name name; /* BY_NAME */
@@ -196,7 +196,7 @@ static weft_result share_part(weft_comm *comm, struct part own, const struct off
     int *fds = calloc((size_t)comm->num_ranks, sizeof *fds);
     weft_result result = WEFT_OK;
     if (fds == NULL)
-        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+        result = weft__no_memory("no memory for %d ranks", comm->num_ranks);
     uint64_t *bytes = weft__comm_gather_new(comm, result, &own.bytes, sizeof own.bytes, &result);
     if (bytes != NULL && fds != NULL) {
         result = weft__comm_exchange_fd(comm, own.fd, fds);

@@ -37,8 +37,7 @@ static weft_result add(struct weft__cuda_comms *comms, weft_comm *comm)
         const int32_t max_members = 2 * comms->max_members + 1;
         weft_comm **members =
             realloc(comms->members, (size_t)max_members * sizeof(*comms->members));
-        if (members == NULL)
-            return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to enqueue an operation");
+        WEFT__CHECK_MEMORY(members, "no memory to enqueue an operation");
         comms->members = members;
         comms->max_members = max_members;
     }

@@ -96,11 +96,10 @@ static weft_result graph_begin(weft_stream *base)
 {
     struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
     if (weft__cuda_capture_of(stream).is_going_on)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "stream is under capture already");
+        return weft__invalid("stream is under capture already");
     weft__cuda_graph_abandon(stream); /* a capture that CUDA's own functions have ended */
     struct weft__cuda_graph *graph = new_graph(stream);
-    if (graph == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a graph");
+    WEFT__CHECK_MEMORY(graph, "no memory for a graph");
     const weft_result result = begin_capture(stream);
     if (result != WEFT_OK) {
         graph_destroy(&graph->base);
@@ -150,12 +149,10 @@ static weft_result graph_end(weft_stream *base, weft_graph **out)
     struct weft__cuda_graph *graph = stream->recorded;
     CUgraph captured;
     if (graph == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "stream is not under capture: call weft_graph_begin first");
+        return weft__invalid("stream is not under capture: call weft_graph_begin first");
     weft_result result = end_capture(stream, &captured);
     if (result != WEFT_OK && weft__cuda_capture_of(stream).is_going_on)
-        return weft__error(
-            WEFT_ERROR_INVALID_ARGUMENT,
+        return weft__invalid(
             "stream was put under capture by another thread, which alone can end it");
     unlist(graph);
     stream->recorded = NULL;
@@ -188,12 +185,10 @@ static weft_result graph_launch(weft_graph *base, weft_stream *stream_base)
     struct weft__cuda_graph *graph = own_graph(base);
     struct weft__cuda_stream *stream = weft__cuda_stream_of(stream_base);
     if (stream->device != graph->device)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "stream is of CUDA device %d, graph of CUDA device %d",
-                           (int)stream->device, (int)graph->device);
+        return weft__invalid("stream is of CUDA device %d, graph of CUDA device %d",
+                             (int)stream->device, (int)graph->device);
     if (weft__cuda_capture_of(stream).is_going_on)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "stream is under capture: a graph cannot be recorded in another");
+        return weft__invalid("stream is under capture: a graph cannot be recorded in another");
     WEFT__TRY(weft__cuda_comms_add_all(&stream->comms, &graph->comms));
     WEFT__TRY(weft__cuda_enter_context(graph->context));
     const CUresult result = weft__cu.graph_launch(graph->exec, stream->queue.stream);

@@ -134,7 +134,7 @@ static struct weft__grid grid_for_few_packed_packets(const struct weft__cuda *cu
     const int32_t num_warps = (work->num_units - 1) / grid.num_blocks + 1;
     if (grid.num_blocks > at_most_fitting(cuda, grid.num_blocks, 1))
         return grid;
-    grid.num_hearers = num_ranks;
+    grid.num_receiver_warps = num_ranks;
     grid.num_warps = (num_warps < grid.num_warps ? num_warps : grid.num_warps) + num_ranks;
     return grid;
 }

@@ -144,9 +144,7 @@ weft_result weft__cuda_check_pointer(weft_comm *comm, const void *ptr, const cha
     weft__cuda_leave();
     if (result == CUDA_SUCCESS && on_device == (CUdeviceptr)(uintptr_t)ptr)
         return WEFT_OK;
-    return weft__error(
-        WEFT_ERROR_INVALID_ARGUMENT,
-        "%s is %p, which CUDA device %d cannot access; it must be memory of a device "
-        "or pinned or managed memory of the host",
-        argument, ptr, cuda->ordinal);
+    return weft__invalid("%s is %p, which CUDA device %d cannot access; it must be memory of a "
+                         "device or pinned or managed memory of the host",
+                         argument, ptr, cuda->ordinal);
 }

@@ -341,7 +341,7 @@ WP_FN uint64_t weft__cuda_num_taken(const struct wp_packet_progress *progress)
     return progress != NULL ? progress->num_taken : 0;
 }
 
-/* Of a lane that has got to packet i of a row. */
+/* Called by a lane that has got to packet i of a row. */
 WP_FN void weft__cuda_note_taken(struct wp_warp *warp, struct wp_packet_progress *progress,
                                  uint64_t i)
 {

@@ -6,7 +6,7 @@
 
 enum { WEFT__CUDA_MAX_PROGRAMS = 96 }; /* the list that cmake makes says if there are more */
 
-/* What the driver loads: the kernels of one program or of many, for all GPUs. */
+/* An image that the driver loads: the kernels of one program or of many, for all GPUs. */
 struct weft__cuda_module {
     const char *name;
     const void *fatbin;

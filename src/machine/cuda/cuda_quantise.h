@@ -75,8 +75,8 @@ template <typename S> WP_FN uint32_t weft__cuda_greatest_of_octet(const weft__cu
     return weft__cuda_greatest_magnitude<S, 8>(wide);
 }
 
-/* Of octets: those behind the row's end have none. Each element is looked at only where not all are
- * finite. */
+/* Maxima of octets: those behind the row's end have none. Elements are looked at only if not all
+ * are finite. */
 template <typename S, int UNROLL>
 WP_FN void weft__cuda_find_greatest(const weft__cuda_wide<S, 8> (&wide)[UNROLL], uint32_t num_left,
                                     uint32_t (&greatest)[UNROLL])
@@ -110,7 +110,7 @@ WP_FN uint32_t weft__cuda_narrow(weft_dtype narrow, float value)
     return narrow == WEFT_INT8 ? weft__cuda_int8_of_float(value) : weft__cuda_fp8_of_float(value);
 }
 
-/* Of two, side by side. */
+/* The same of two, side by side. */
 WP_FN uint32_t weft__cuda_narrow_pair(weft_dtype narrow, float low, float high)
 {
     return narrow == WEFT_INT8 ? weft__cuda_int8_of_float(low) | weft__cuda_int8_of_float(high) << 8
@@ -190,7 +190,7 @@ WP_FN uint32_t weft__cuda_lanes_log2(int32_t group_elements)
     return fits && lanes >= 4 && lanes <= WP_WARP_SIZE ? 31u - (uint32_t)__clz((int)lanes) : 0;
 }
 
-/* Of what the lanes of a group know, in UNROLL rounds, that of one group for each lane, if there
+/* From what the lanes of a group know, in UNROLL rounds, that of one group for each lane, if there
  * are so many groups: the groups of the first round go to the first lanes, and so on. */
 template <int UNROLL>
 WP_FN uint32_t weft__cuda_own_group(uint32_t lane_idx, uint32_t lanes_log2,
@@ -219,7 +219,7 @@ WP_FN void weft__cuda_load_octets(weft__cuda_wide<S, 8> (&wide)[UNROLL], const v
     }
 }
 
-/* What goes in packets has no more for each lane than two. */
+/* Rows in packets have no more for each lane than two. */
 #ifdef WP_PACKETS_ARE_SHORT
 enum { WEFT__CUDA_QUANTISE_UNROLL = 2 };
 #else
@@ -256,7 +256,7 @@ WP_FN uint32_t weft__cuda_make_codes(uint32_t lane_idx, struct wp_quantisation h
     return scale.bits;
 }
 
-/* Of a row: so many octets a lane, whose loads are in flight together, at a time. */
+/* Quantises a row: so many octets a lane, whose loads are in flight together, at a time. */
 template <typename S, typename Load, typename Store>
 WP_FN void weft__cuda_quantise_octets_to(uint32_t lane_idx, struct wp_quantisation how,
                                          uint32_t lanes_log2, int64_t num_elements, Load load,

@@ -35,7 +35,7 @@ static struct weft__cuda_stream *new_stream(weft_comm *comm, CUstream native)
     const struct weft__cuda *cuda = weft__cuda_of(comm);
     struct weft__cuda_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL) {
-        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+        weft__no_memory("no memory for a stream");
         return NULL;
     }
     stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
@@ -80,10 +80,8 @@ static weft_result check_device(const struct weft__cuda *cuda, CUstream native)
     weft__cuda_leave();
     if (result == CUDA_SUCCESS && context == cuda->context)
         return WEFT_OK;
-    return weft__error(
-        WEFT_ERROR_INVALID_ARGUMENT,
-        "native_stream is %p, which is no stream of the primary context of CUDA device "
-        "%d",
+    return weft__invalid(
+        "native_stream is %p, which is no stream of the primary context of CUDA device %d",
         (void *)native, cuda->ordinal);
 }
 
@@ -174,8 +172,7 @@ static weft_result stream_synchronize(weft_stream *base)
 {
     struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
     if (stream_is_capturing(base))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "stream is under capture: the host cannot wait for it");
+        return weft__invalid("stream is under capture: the host cannot wait for it");
     WEFT__TRY(weft__cuda_enter_context(stream->context));
     const CUresult result = weft__cu.stream_synchronize(stream->queue.stream);
     weft__cuda_leave();
@@ -191,9 +188,8 @@ static weft_result launch(weft_stream *base, const struct weft__launch *launch)
     struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
     const struct weft__cuda *cuda = weft__cuda_of(launch->comm);
     if (stream->device != cuda->device)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "stream is of CUDA device %d, the communicator of CUDA device %d",
-                           (int)stream->device, (int)cuda->device);
+        return weft__invalid("stream is of CUDA device %d, the communicator of CUDA device %d",
+                             (int)stream->device, (int)cuda->device);
     struct weft__cuda_comms *answering = answering_comms(stream);
     if (answering != NULL)
         WEFT__TRY(weft__cuda_comms_add(answering, launch->comm));
@@ -243,8 +239,7 @@ static weft_result stream_call(weft_stream *base, void (*function)(void *argumen
     if (weft__cuda_capture_of(stream).is_going_on)
         return enqueue_call(stream, function, argument);
     struct host_call *call = malloc(sizeof *call);
-    if (call == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to enqueue a call");
+    WEFT__CHECK_MEMORY(call, "no memory to enqueue a call");
     *call = (struct host_call){function, argument};
     const weft_result result = enqueue_call(stream, run_call, call);
     if (result != WEFT_OK)
@@ -258,8 +253,7 @@ static weft_result event_create(weft_comm *comm, enum weft__event_use use, weft_
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
     struct own_event *event = calloc(1, sizeof *event);
-    if (event == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an event");
+    WEFT__CHECK_MEMORY(event, "no memory for an event");
     event->base.machine = weft__machine_of(comm);
     event->context = cuda->context;
     weft_result result = weft__cuda_enter_context(event->context);
@@ -333,9 +327,8 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
         weft__cu.event_elapsed_time(&elapsed_ms, own_event(start)->event, own_event(end)->event);
     weft__cuda_leave();
     if (result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_INVALID_HANDLE)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "start or end is an event whose record has not been passed; synchronise "
-                           "first");
+        return weft__invalid(
+            "start or end is an event whose record has not been passed; synchronise first");
     if (result != CUDA_SUCCESS)
         return weft__cuda_error(result, "cannot compare events");
     *elapsed_us = (double)elapsed_ms * 1000.0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a stream of the cuda machine is made of, for graphs that are recorded on it. */
+/* A stream of the cuda machine, for graphs that are recorded on it. */
 #pragma once
 
 #include "machine/cuda/comms.h"
@@ -24,7 +24,7 @@ static inline struct weft__cuda_stream *weft__cuda_stream_of(weft_stream *base)
 /* Until weft__cuda_leave the calling thread's context is the stream's. */
 weft_result weft__cuda_enter_context(CUcontext context);
 
-/* What is enqueued on a stream goes into graphs while it is under capture. */
+/* Work on a stream goes into graphs while the stream is under capture. */
 struct weft__cuda_capture {
     int is_going_on;
     cuuint64_t

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <stdio.h>
 
 #include "machine/cuda/device.h"
 #include "machine/cuda/network.h"

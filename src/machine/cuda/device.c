@@ -181,8 +181,7 @@ static weft_result hold_device(struct weft__cuda *cuda)
 static weft_result open_device(weft_comm *comm)
 {
     struct weft__cuda *cuda = calloc(1, sizeof *cuda);
-    if (cuda == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+    WEFT__CHECK_MEMORY(cuda, "no memory for a communicator");
     pthread_mutex_init(&cuda->mutex, NULL);
     comm->machine_state = cuda;
     cuda->num_streams = comm->num_streams;

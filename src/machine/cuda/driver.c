@@ -13,7 +13,7 @@ enum { OLDEST_VERSION = 12000 };
 
 struct weft__cuda_driver weft__cu;
 
-/* What keeps this process from using CUDA; "" for nothing. */
+/* The reason that keeps this process from using CUDA; "" for none. */
 static char reason[256];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Elements of rows on the cuda machine: chunks of 16 bytes to values that arithmetic is done in, and
- * back. Types are told apart by overloads on E, an element of the row; V is what its values are. Part
- * of primitives.h.
+ * Elements of rows on the cuda machine: chunks of 16 bytes to values that arithmetic is done in,
+ * and back. Types are told apart by overloads on E, an element of the row; V is what its values
+ * are. Part of primitives.h.
  */
 #pragma once
 

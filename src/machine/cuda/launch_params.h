@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What host and programs share on the cuda machine. Read by C and by CUDA C++. */
+/* Shared by host and programs on the cuda machine. Read by C and by CUDA C++. */
 #pragma once
 
 #include "machine/machine.h" /* struct wp_failure */

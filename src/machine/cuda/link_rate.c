@@ -16,7 +16,7 @@ enum {
     MAX_BLOCKS = 64
 };
 
-/* What an H200's links carry (NV18). */
+/* The rate of an H200's links (NV18). */
 static const double ASSUMED_GBPS = 350;
 
 static const struct weft__program link_rate_program = {.name = "link_rate"};

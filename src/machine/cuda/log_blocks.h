@@ -22,15 +22,15 @@ WP_FN uint32_t weft__cuda_group_of(uint32_t lane_idx, int u)
 
 /* ------------------------------------------------------------------ encode */
 
-/* Of a plain group all elements are 0, or none is, nor is any so far below the greatest that it has
+/* In a plain group all elements are 0, or none is, nor is any so far below the greatest that it has
  * no code of its own, and the greatest has the last code; of a group of few different magnitudes,
  * whose step has been rounded down by much, it would have one beyond. So the code of each is its
  * distance from the least in steps. */
 enum weft__cuda_groups { WEFT__CUDA_PLAIN_GROUPS, WEFT__CUDA_FINITE_GROUPS };
 
-/* Of the lane's group, whose lanes meet: in the high half the greatest magnitude, in the low half
- * how far the least one is below 2^15; where groups may be other than plain, the least that is not
- * 0. */
+/* Extremes of the lane's group, whose lanes meet: in the high half the greatest magnitude, in the
+ * low half how far the least one is below 2^15; where groups may be other than plain, the least
+ * that is not 0. */
 template <weft__cuda_groups GROUPS> WP_FN uint32_t weft__cuda_extremes(weft__cuda_unit<16> elements)
 {
     uint32_t greatest = 0, farthest = 0; /* of each half of the words */
@@ -70,7 +70,7 @@ WP_FN int weft__cuda_is_plain(uint32_t extremes)
            distance <= MOST_DISTANCE && (distance == 0 || distance >= FEW_MAGNITUDES);
 }
 
-/* What all codes of a group are made with. Magnitudes, of 15 bits, are behind 2^23. */
+/* The factors for all codes of a group. Magnitudes, of 15 bits, are behind 2^23. */
 struct weft__cuda_bf16_codes {
     float base;         /* the least that is not 0 */
     float inverse;      /* of the step */
@@ -120,7 +120,7 @@ WP_FN uint32_t weft__cuda_bf16_code(float magnitude, struct weft__cuda_bf16_code
     return __float_as_uint(code);
 }
 
-/* Of the four elements in two words: their low bytes, and their high bits. */
+/* Splits the four elements in two words: their low bytes, and their high bits. */
 template <weft__cuda_groups GROUPS>
 WP_FN void weft__cuda_bf16_quad(uint32_t *low, uint32_t *high, const uint32_t words[2],
                                 struct weft__cuda_bf16_codes how)

@@ -45,7 +45,7 @@ WP_FN void weft__cuda_store_at(void *dst, weft__cuda_unit<BYTES> unit, int is_al
         weft__cuda_store_bytes(dst, unit.words);
 }
 
-/* What an octet's lane has of a row. Its high bits are two of each of these eight bytes, which it
+/* A lane's octet of a row. Its high bits are two of each of these eight bytes, which it
  * shares with three other lanes of the group. */
 struct weft__cuda_log_octet {
     weft__cuda_unit<8> low, high;
@@ -77,7 +77,7 @@ struct weft__cuda_log_encoded {
     int is_aligned; /* the dst and the sources */
 };
 
-/* Of the lanes that have the group. */
+/* Over the lanes that have the group. */
 WP_FN uint32_t weft__cuda_log_header(const float (&values)[8], int is_there)
 {
     uint32_t least = 0x7fffffffu, greatest = 0;
@@ -145,7 +145,7 @@ WP_FN void weft__cuda_load_octet(weft__cuda_wide<S, 8> *wide, const void *row, u
                            is_aligned);
 }
 
-/* What is encoded, rounded. */
+/* The values that are encoded, rounded. */
 template <typename S>
 WP_FN void weft__cuda_log_source(float (&values)[8], const struct weft__cuda_log_encoded *row,
                                  uint32_t octet)

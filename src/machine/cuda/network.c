@@ -38,8 +38,7 @@ static weft_result alloc_part(const struct weft__cuda *cuda, uint64_t bytes, uin
     struct weft__cuda_network *network = cuda->network;
     const uint64_t rounded = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     if (weft__ranges_alloc(&network->ranges, rounded, offset) != WEFT__RANGES_OK)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "no room for %" PRIu64 " bytes for the network", bytes);
+        return weft__no_memory("no room for %" PRIu64 " bytes for the network", bytes);
     const weft_result result =
         weft__cuda_network_memory_pin(cuda, network->memory, *offset + rounded);
     if (result != WEFT_OK) {
@@ -127,8 +126,7 @@ static weft_result make_queue(weft_comm *comm, struct weft__cuda_network *networ
 static weft_result open_memory(weft_comm *comm)
 {
     struct weft__cuda_network *network = calloc(1, sizeof *network);
-    if (network == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network");
+    WEFT__CHECK_MEMORY(network, "no memory for a network");
     weft__cuda_of(comm)->network = network;
     weft__ranges_init(&network->ranges, WEFT__CUDA_NETWORK_BYTES);
     WEFT__TRY(weft__cuda_network_memory_open(weft__cuda_of(comm), &network->memory));

@@ -25,8 +25,7 @@ weft_result weft__cuda_network_memory_open(const struct weft__cuda *cuda,
     if (*memory != NULL)
         return WEFT_OK;
     struct weft__cuda_network_memory *made = calloc(1, sizeof *made);
-    if (made == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network");
+    WEFT__CHECK_MEMORY(made, "no memory for a network");
     void *base = mmap(NULL, WEFT__CUDA_NETWORK_BYTES, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
@@ -50,8 +49,7 @@ static weft_result have_room_for_a_piece(struct weft__cuda_network_memory *memor
         return WEFT_OK;
     const int32_t max_pieces = 2 * memory->max_pieces + 1;
     uint64_t *ends = realloc(memory->ends, (size_t)max_pieces * sizeof *ends);
-    if (ends == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network");
+    WEFT__CHECK_MEMORY(ends, "no memory for a network");
     memory->ends = ends;
     memory->max_pieces = max_pieces;
     return WEFT_OK;

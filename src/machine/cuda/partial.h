@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a reduction has made so far of a chunk of 16 bytes, on the cuda machine: the arithmetic that
+/* A reduction's state for a chunk of 16 bytes, on the cuda machine: the arithmetic that
  * row and packet reductions share. Part of primitives.h. */
 #pragma once
 

@@ -63,7 +63,7 @@ struct wp_warp {
     weft__cuda_unit<16> held[WEFT__CUDA_HELD_UNITS];
 };
 
-/* Of the library's programs the build says how their kernels are called. */
+/* The build says how the kernels of the library's programs are called. */
 #ifdef WEFT__CUDA_HAS_SYMBOLS
 #define WEFT__CUDA_SYMBOL_OF(name) WEFT__CUDA_SYMBOL_##name
 #else
@@ -124,7 +124,7 @@ WP_FN void wp_warp_sync(struct wp_warp *warp)
 
 #define wp_warp_join wp_warp_sync
 
-/* What this lane's bulk stores wrote becomes visible to it as if it had stored it itself. */
+/* This lane's bulk stores become visible to it as if it had stored the bytes itself. */
 WP_FN void weft__cuda_complete_stores(struct wp_warp *warp)
 {
 #if WEFT__CUDA_BULK

@@ -42,8 +42,7 @@ static weft_result look_for_all(weft_comm *comm)
 {
     char *const *bases = weft__heap_bases(comm->heap);
     uint64_t *slots = malloc((size_t)comm->num_ranks * sizeof *slots);
-    if (slots == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
+    WEFT__CHECK_MEMORY(slots, "no memory for %d ranks", comm->num_ranks);
     weft_result result = weft__cuda_copy(comm, slots, bases[comm->rank] + SLOTS_OFFSET,
                                          (uint64_t)comm->num_ranks * sizeof *slots);
     for (int32_t rank = 0; result == WEFT_OK && rank < comm->num_ranks; rank++) {

@@ -26,7 +26,7 @@ WP_FN void weft__cuda_pair_codes(uint32_t lane_idx, const weft__cuda_unit<8> (&c
 
 enum { WEFT__CUDA_CODES = 16, WEFT__CUDA_SCALES = 4 /* of a packet */ };
 
-/* Of a group, by one lane. */
+/* The scale of a group, by one lane. */
 template <typename S>
 WP_FN struct weft__scale weft__cuda_scale_of(const void *src, struct wp_quantisation how,
                                              int64_t group)

@@ -112,7 +112,7 @@ WP_CALLED_FN void weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_
     });
 }
 
-/* What the warp reduces, and at *unit_bytes in which units it may. All lanes call. */
+/* The rows that the warp reduces, and at *unit_bytes in which units it may. All lanes call. */
 WP_FN struct weft__cuda_rows weft__cuda_rows_of(uint32_t lane_idx, const void *const *dsts,
                                                 int32_t num_dsts, const void *const *srcs,
                                                 int32_t num_srcs, struct wp_reduction reduction,

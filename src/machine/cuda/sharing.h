@@ -13,7 +13,7 @@ weft_result weft__cuda_import(const struct weft__cuda *cuda, int32_t rank, int f
                               CUdeviceptr address, size_t bytes);
 weft_result weft__cuda_export(CUmemGenericAllocationHandle allocation, int *fd);
 
-/* What a rank tells the others of a plain allocation. CUDA refuses to open a handle in the process
+/* A rank's message about a plain allocation. CUDA refuses to open a handle in the process
  * that made it. */
 struct weft__cuda_name {
     CUipcMemHandle handle;

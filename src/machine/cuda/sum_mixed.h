@@ -5,7 +5,7 @@
 
 #include "machine/cuda/reduce.h"
 
-/* What a warp sums. */
+/* A warp's sum. */
 struct weft__cuda_mixed {
     void *dst;
     const void *const *srcs;

@@ -5,7 +5,7 @@
 #include "machine/cuda/cuda_rows.h"
 #include "machine/cuda/partial.h"
 
-/* What a warp reduces. */
+/* A warp's reduction. */
 struct weft__cuda_rows {
     const void *const *dsts;
     int32_t num_dsts;
@@ -42,7 +42,7 @@ WP_FN void weft__cuda_store_further(const struct weft__cuda_rows *rows, uint32_t
 
 /* ------------------------------------------------------------------ sums of a few rows */
 
-/* What becomes of a sum before it is rounded. */
+/* The last step of a sum before it is rounded. */
 enum weft__cuda_sum_end { WEFT__CUDA_STAYS, WEFT__CUDA_DIVIDED };
 
 /* Where there are more sources, their addresses are read each time that they are used: the

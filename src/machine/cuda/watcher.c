@@ -35,7 +35,7 @@ static int has_news(const weft_comm *comm)
            atomic_load(&comm->status.result) == WEFT_OK;
 }
 
-/* What kernels wait for, for ranks that ask. */
+/* The waits of kernels, for ranks that ask. */
 struct long_wait {
     struct weft__wait_entry entry;
     int is_known; /* to the communicator */

@@ -6,7 +6,7 @@
 #include "machine/cuda/cuda_packets.h"
 #include "machine/cuda/reduce.h"
 
-/* What a warp sums. */
+/* A warp's sum. */
 struct weft__cuda_weighted {
     void *dst;
     const void *const *srcs;

@@ -68,49 +68,50 @@ void weft__sim_row_sync(struct wp_warp *warp, struct weft__sim_place place)
 }
 
 /* The lanes exchange a value; that orders nothing else. */
-uint32_t weft__sim_ballot(struct wp_warp *warp, int predicate)
+static uint64_t *next_value(struct wp_warp *warp)
 {
     struct sim_meeting *meeting = &warp->shared->ballot;
-    meeting->values[meeting->number % 2] |= (uint64_t)(predicate != 0) << warp->lane_idx;
-    const uint64_t number = sim_meet(meeting);
-    return (uint32_t)meeting->values[number % 2];
+    return &meeting->values[meeting->number % 2];
+}
+
+static uint64_t exchanged_value(struct wp_warp *warp)
+{
+    struct sim_meeting *meeting = &warp->shared->ballot;
+    return meeting->values[sim_meet(meeting) % 2];
+}
+
+uint32_t weft__sim_ballot(struct wp_warp *warp, int predicate)
+{
+    return weft__sim_or_u32(warp, (uint32_t)(predicate != 0) << warp->lane_idx);
 }
 
 uint32_t weft__sim_max_u32(struct wp_warp *warp, uint32_t value)
 {
-    struct sim_meeting *meeting = &warp->shared->ballot;
-    uint64_t *largest = &meeting->values[meeting->number % 2];
+    uint64_t *largest = next_value(warp);
     *largest = value > *largest ? value : *largest;
-    const uint64_t number = sim_meet(meeting);
-    return (uint32_t)meeting->values[number % 2];
+    return (uint32_t)exchanged_value(warp);
 }
 
 uint32_t weft__sim_sum_u32(struct wp_warp *warp, uint32_t value)
 {
-    struct sim_meeting *meeting = &warp->shared->ballot;
-    meeting->values[meeting->number % 2] += value;
-    const uint64_t number = sim_meet(meeting);
-    return (uint32_t)meeting->values[number % 2];
+    *next_value(warp) += value;
+    return (uint32_t)exchanged_value(warp);
 }
 
 uint32_t weft__sim_or_u32(struct wp_warp *warp, uint32_t value)
 {
-    struct sim_meeting *meeting = &warp->shared->ballot;
-    meeting->values[meeting->number % 2] |= value;
-    const uint64_t number = sim_meet(meeting);
-    return (uint32_t)meeting->values[number % 2];
+    *next_value(warp) |= value;
+    return (uint32_t)exchanged_value(warp);
 }
 
-/* Of what each lane tells the others. */
+/* Combines the values of the lanes. */
 enum { VALUE_BITS = 32 };
 _Static_assert(WP_WARP_SIZE *VALUE_BITS <= 64, "the values of all lanes fit a word");
 
 int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total)
 {
-    struct sim_meeting *meeting = &warp->shared->ballot;
-    meeting->values[meeting->number % 2] |= (uint64_t)(uint32_t)value
-                                            << (VALUE_BITS * warp->lane_idx);
-    const uint64_t values = meeting->values[sim_meet(meeting) % 2];
+    *next_value(warp) |= (uint64_t)(uint32_t)value << (VALUE_BITS * warp->lane_idx);
+    const uint64_t values = exchanged_value(warp);
     int32_t num_before = 0;
     *total = 0;
     for (int32_t lane = 0; lane < WP_WARP_SIZE; lane++) {
@@ -123,9 +124,8 @@ int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total
 
 int32_t weft__sim_same_below(struct wp_warp *warp, uint32_t value)
 {
-    struct sim_meeting *meeting = &warp->shared->ballot;
-    meeting->values[meeting->number % 2] |= (uint64_t)value << (VALUE_BITS * warp->lane_idx);
-    const uint64_t values = meeting->values[sim_meet(meeting) % 2];
+    *next_value(warp) |= (uint64_t)value << (VALUE_BITS * warp->lane_idx);
+    const uint64_t values = exchanged_value(warp);
     int32_t num_same = 0;
     for (int32_t lane = 0; lane < warp->lane_idx; lane++)
         num_same += (uint32_t)(values >> (VALUE_BITS * lane)) == value;
@@ -278,7 +278,7 @@ void weft__sim_tell(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t
         sim_yield();
 }
 
-/* Of row operations those that have ended. It is no site that can be weakened: most of what
+/* Orders row operations that have ended. It is no site that can be weakened: most of what
  * programs have it for, launches order here anyway. */
 void weft__sim_fence(struct wp_warp *warp)
 {

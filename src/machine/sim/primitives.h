@@ -5,10 +5,9 @@
 
 #include <string.h>
 
-#define WP_WARP_SIZE    2
-#define WP_PACKET_BYTES 8
-#define WP_FN           static inline
-#define WP_CALLED_FN    static inline
+#define WP_WARP_SIZE 2
+#define WP_FN        static inline
+#define WP_CALLED_FN static inline
 
 struct weft__sim_warp;
 
@@ -99,57 +98,11 @@ void weft__sim_row_log_sum(struct wp_warp *warp, void *dst, const void *const *s
 void weft__sim_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
                                  int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
                                  struct weft__sim_place place);
-/* A row that is to be sent. */
-struct wp_packet_row {
-    const void *src;
-    uint64_t bytes;
-};
-void weft__sim_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
-                            struct wp_packet_targets to, const void *src, uint64_t bytes,
-                            struct weft__sim_place place);
-void weft__sim_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
-                                      struct wp_packet_targets to, uint64_t scales_slot,
-                                      const void *src, struct wp_quantisation how,
-                                      int64_t num_elements, struct weft__sim_place place);
-void weft__sim_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                         struct wp_packet_targets to, const void *const *srcs,
-                                         const float *weights, int32_t num_srcs,
-                                         struct wp_weighted_sum sum, int64_t num_elements,
-                                         struct weft__sim_place place);
-/* A row that a rank may send to this one. */
-struct wp_expected_row {
-    int32_t from;
-    uint64_t slot, bytes;
-};
-enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
-                                              const struct wp_packets *packets,
-                                              const struct wp_expected_row *row,
-                                              const void *const *dsts, int32_t num_dsts,
-                                              struct wp_packet_progress *progress,
-                                              struct weft__sim_place place);
-enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
-                                        const struct wp_packet_sources *from, void *dst,
-                                        struct wp_reduction how, uint64_t num_elements,
-                                        struct weft__sim_place place);
+#define WEFT__PACKETS(name) weft__sim_packets_##name
+#define WEFT__PACKETS_PLACE , struct weft__sim_place place
+#define WEFT__PACKETS_HERE  , WEFT__SIM_HERE
+#include "machine/word_packets.h"
 
-enum wp_status weft__sim_packets_receive_told(struct wp_warp *warp,
-                                              const struct wp_packets *packets, int32_t from,
-                                              uint64_t slot, const struct wp_packet_told *told,
-                                              void *dst, uint64_t bytes,
-                                              struct wp_packet_progress *progress,
-                                              struct weft__sim_place place);
-enum wp_status weft__sim_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                     const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
-                                     uint64_t num_elements, struct wp_packet_progress *progress,
-                                     struct weft__sim_place place);
-void weft__sim_packets_clear(struct wp_warp *warp, const struct wp_packets *packets, uint64_t slot,
-                             uint64_t num_slots, struct weft__sim_place place);
-void weft__sim_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
-                                  struct wp_packet_targets to, const uint64_t words[2],
-                                  struct weft__sim_place place);
-enum wp_status weft__sim_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
-                                            int32_t from, uint64_t slot, uint64_t words[2],
-                                            struct weft__sim_place place);
 void weft__sim_acquire_packets(struct weft__sim_place place);
 void weft__sim_tagged_send(struct wp_warp *warp, int32_t rank, void *row, const void *words,
                            int32_t num_words, uint64_t sequence, struct weft__sim_place place);
@@ -191,116 +144,65 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
     }                                                                                              \
     static enum wp_status name##_body(struct wp_warp *warp, const struct wp_##name##_args *args)
 
-#define wp_block_idx(warp)           ((warp)->block_idx)
-#define wp_num_blocks(warp)          ((warp)->num_blocks)
-#define wp_warp_idx(warp)            ((warp)->warp_idx)
-#define wp_num_warps(warp)           ((warp)->num_warps)
-#define wp_lane_idx(warp)            ((warp)->lane_idx)
-#define wp_warp_sync(warp)           weft__sim_warp_sync(warp, WEFT__SIM_HERE)
-#define wp_warp_join(warp)           ((void)(warp))
-#define wp_block_sync(warp)          weft__sim_block_sync(warp, WEFT__SIM_HERE)
-#define wp_row_sync(warp)            weft__sim_row_sync(warp, WEFT__SIM_HERE)
-#define wp_remote_post(warp, access) weft__sim_remote_post(warp, access, WEFT__SIM_HERE)
-#define wp_remote_await(warp, number, site)                                                        \
-    weft__sim_remote_await(warp, number, site, WEFT__SIM_HERE)
+#define wp_block_idx(warp)   ((warp)->block_idx)
+#define wp_num_blocks(warp)  ((warp)->num_blocks)
+#define wp_warp_idx(warp)    ((warp)->warp_idx)
+#define wp_num_warps(warp)   ((warp)->num_warps)
+#define wp_lane_idx(warp)    ((warp)->lane_idx)
+#define wp_warp_sync(...)    weft__sim_warp_sync(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_warp_join(warp)   ((void)(warp))
+#define wp_block_sync(...)   weft__sim_block_sync(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_row_sync(...)     weft__sim_row_sync(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_remote_post(...)  weft__sim_remote_post(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_remote_await(...) weft__sim_remote_await(__VA_ARGS__, WEFT__SIM_HERE)
 #define wp_fetch_add(warp, rank, word, add)                                                        \
     ((void)(rank), weft__sim_fetch_add(warp, word, add, WEFT__SIM_HERE))
-#define wp_ballot(warp, predicate)        weft__sim_ballot(warp, predicate)
-#define wp_lanes_below(warp, ballot)      __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
-#define wp_popcount(ballot)               __builtin_popcount(ballot)
-#define wp_same_below(warp, value)        weft__sim_same_below(warp, value)
-#define wp_max_u32(warp, value)           weft__sim_max_u32(warp, value)
-#define wp_sum_u32(warp, value)           weft__sim_sum_u32(warp, value)
-#define wp_or_u32(warp, value)            weft__sim_or_u32(warp, value)
-#define wp_prefix_sum(warp, value, total) weft__sim_prefix_sum(warp, value, total)
-#define wp_block_turn(warp)               weft__sim_block_turn(warp)
-#define wp_block_shared(warp)             weft__sim_block_shared(warp)
-#define wp_warp_shared(warp)              weft__sim_warp_shared(warp)
-#define wp_warp_pointers(warp)            weft__sim_warp_pointers(warp)
-#define wp_add_acq_rel(word, value)       weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
-#define wp_admit_next(warp)               ((void)(warp))
-#define wp_fence_launches(warp)           weft__sim_fence(warp)
-#define wp_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
-#define wp_or_relaxed(word, bits)         weft__sim_or_relaxed(word, bits)
-#define wp_load_relaxed(word)             weft__sim_load_relaxed(word)
-#define wp_store_relaxed(word, value)     weft__sim_store_relaxed(word, value)
-#define wp_compare_swap_relaxed(word, expected, desired)                                           \
-    weft__sim_compare_swap_relaxed(word, expected, desired)
-#define wp_signal(warp, rank, word, value) weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
-#define wp_credit(warp, rank, word, value) weft__sim_credit(warp, rank, word, value, WEFT__SIM_HERE)
-#define wp_tell(warp, rank, word, value)   weft__sim_tell(warp, rank, word, value, WEFT__SIM_HERE)
-#define wp_clear(word)                     weft__sim_clear(word, WEFT__SIM_HERE)
-#define wp_wait(warp, word, at_least, site)                                                        \
-    weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
-#define wp_wait_value(warp, word, at_least, site, seen)                                            \
-    weft__sim_wait_value(warp, word, at_least, site, seen, WEFT__SIM_HERE)
-#define wp_wait_u32(warp, word, at_least, site)                                                    \
-    weft__sim_wait_u32(warp, word, at_least, site, WEFT__SIM_HERE)
-#define wp_now_ns(warp)                       weft__sim_now_ns(warp)
-#define wp_fail(warp, failure)                weft__sim_fail(warp, failure)
-#define wp_row_prefetch(warp, src, row_bytes) weft__sim_row_prefetch(warp, src, row_bytes)
-#define wp_row_copy(warp, dsts, num_dsts, src, row_bytes)                                          \
-    weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
+#define wp_ballot                    weft__sim_ballot
+#define wp_lanes_below(warp, ballot) __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
+#define wp_popcount(ballot)          __builtin_popcount(ballot)
+#define wp_same_below                weft__sim_same_below
+#define wp_max_u32                   weft__sim_max_u32
+#define wp_sum_u32                   weft__sim_sum_u32
+#define wp_or_u32                    weft__sim_or_u32
+#define wp_prefix_sum                weft__sim_prefix_sum
+#define wp_block_turn                weft__sim_block_turn
+#define wp_block_shared              weft__sim_block_shared
+#define wp_warp_shared               weft__sim_warp_shared
+#define wp_warp_pointers             weft__sim_warp_pointers
+#define wp_add_acq_rel(...)          weft__sim_add_acq_rel(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_admit_next(warp)          ((void)(warp))
+#define wp_fence_launches            weft__sim_fence
+#define wp_add_relaxed               weft__sim_add_relaxed
+#define wp_or_relaxed                weft__sim_or_relaxed
+#define wp_load_relaxed              weft__sim_load_relaxed
+#define wp_store_relaxed             weft__sim_store_relaxed
+#define wp_compare_swap_relaxed      weft__sim_compare_swap_relaxed
+#define wp_signal(...)               weft__sim_signal(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_credit(...)               weft__sim_credit(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_tell(...)                 weft__sim_tell(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_clear(...)                weft__sim_clear(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_wait(...)                 weft__sim_wait(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_wait_value(...)           weft__sim_wait_value(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_wait_u32(...)             weft__sim_wait_u32(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_now_ns                    weft__sim_now_ns
+#define wp_fail                      weft__sim_fail
+#define wp_row_prefetch              weft__sim_row_prefetch
+#define wp_row_copy(...)             weft__sim_row_copy(__VA_ARGS__, WEFT__SIM_HERE)
 #define wp_row_copy_for(warp, reuse, dsts, num_dsts, src, row_bytes)                               \
     ((void)(reuse), weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE))
 #define wp_row_copy_each(warp, reuse, dsts, srcs, num_rows, row_bytes)                             \
     ((void)(reuse), weft__sim_row_copy_each(warp, dsts, srcs, num_rows, row_bytes, WEFT__SIM_HERE))
-#define wp_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)               \
-    weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
-                         WEFT__SIM_HERE)
-#define wp_row_reduce_compact wp_row_reduce
-#define wp_row_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements)                             \
-    weft__sim_row_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements, WEFT__SIM_HERE)
-#define wp_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements)                 \
-    weft__sim_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements,              \
-                               WEFT__SIM_HERE)
-#define wp_row_quantise(warp, to, src, how, num_elements)                                          \
-    weft__sim_row_quantise(warp, to, src, how, num_elements, WEFT__SIM_HERE)
-#define wp_row_dequantise(warp, dst, src, scales, how, num_elements)                               \
-    weft__sim_row_dequantise(warp, dst, src, scales, how, num_elements, WEFT__SIM_HERE)
-#define wp_row_log_encode(warp, dst, srcs, weights, num_srcs, src_dtype, num_elements)             \
-    weft__sim_row_log_encode(warp, dst, srcs, weights, num_srcs, src_dtype, num_elements,          \
-                             WEFT__SIM_HERE)
-#define wp_row_log_sum(warp, dst, srcs, weights, num_srcs, dst_dtype, num_elements)                \
-    weft__sim_row_log_sum(warp, dst, srcs, weights, num_srcs, dst_dtype, num_elements,             \
-                          WEFT__SIM_HERE)
-#define wp_row_log_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements)                         \
-    weft__sim_row_log_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements, WEFT__SIM_HERE)
-#define wp_packets_load(warp, src, bytes) ((struct wp_packet_row){(((void)(warp)), (src)), (bytes)})
-#define wp_packets_send(warp, packets, to, row)                                                    \
-    weft__sim_packets_send(warp, packets, to, (row)->src, (row)->bytes, WEFT__SIM_HERE)
-#define wp_packets_send_quantised(warp, packets, to, scales_slot, row, how, num_elements)          \
-    weft__sim_packets_send_quantised(warp, packets, to, scales_slot, (row)->src, how,              \
-                                     num_elements, WEFT__SIM_HERE)
-#define wp_packets_send_weighted_sum(warp, packets, to, srcs, weights, num_srcs, sum,              \
-                                     num_elements)                                                 \
-    weft__sim_packets_send_weighted_sum(warp, packets, to, srcs, weights, num_srcs, sum,           \
-                                        num_elements, WEFT__SIM_HERE)
-#define wp_packets_expect(warp, packets, from, slot, bytes)                                        \
-    ((struct wp_expected_row){((void)(warp), (void)(packets), (from)), (slot), (bytes)})
-#define wp_packets_receive_each(warp, packets, row, dsts, num_dsts, progress)                      \
-    weft__sim_packets_receive_each(warp, packets, row, dsts, num_dsts, progress, WEFT__SIM_HERE)
-#define wp_packets_receive(warp, packets, from, slot, dst, bytes, progress)                        \
-    wp_packets_receive_each(warp, packets, (&(const struct wp_expected_row){from, slot, bytes}),   \
-                            (const void *const[]){dst}, 1, progress)
-#define wp_packets_reduce(warp, packets, from, dst, reduction, num_elements)                       \
-    weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
-#define wp_packets_receive_told(warp, packets, from, slot, told, dst, bytes, progress)             \
-    weft__sim_packets_receive_told(warp, packets, from, slot, told, dst, bytes, progress,          \
-                                   WEFT__SIM_HERE)
-#define wp_packets_sum(warp, packets, from, dst, dtype, num_elements, progress)                    \
-    weft__sim_packets_sum(warp, packets, from, dst, dtype, num_elements, progress, WEFT__SIM_HERE)
-#define wp_packets_clear(warp, packets, slot, num_slots)                                           \
-    weft__sim_packets_clear(warp, packets, slot, num_slots, WEFT__SIM_HERE)
-#define wp_packets_send_words(warp, packets, to, words)                                            \
-    weft__sim_packets_send_words(warp, packets, to, words, WEFT__SIM_HERE)
-#define wp_packets_take_words(warp, packets, from, slot, words)                                    \
-    weft__sim_packets_take_words(warp, packets, from, slot, words, WEFT__SIM_HERE)
-#define wp_acquire_packets(warp) weft__sim_acquire_packets(WEFT__SIM_HERE)
-#define wp_tagged_send(warp, rank, row, words, num_words, sequence)                                \
-    weft__sim_tagged_send(warp, rank, row, words, num_words, sequence, WEFT__SIM_HERE)
-#define wp_tagged_take(warp, row, words, num_words, site)                                          \
-    weft__sim_tagged_take(warp, row, words, num_words, site, WEFT__SIM_HERE)
-#define wp_tagged_take_relaxed(warp, row, words, num_words, site)                                  \
-    weft__sim_tagged_take_relaxed(warp, row, words, num_words, site, WEFT__SIM_HERE)
-#define wp_tagged_word(row, word) weft__sim_tagged_word(row, word)
+#define wp_row_reduce(...)          weft__sim_row_reduce(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_row_reduce_compact       wp_row_reduce
+#define wp_row_sum_mixed(...)       weft__sim_row_sum_mixed(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_row_weighted_sum(...)    weft__sim_row_weighted_sum(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_row_quantise(...)        weft__sim_row_quantise(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_row_dequantise(...)      weft__sim_row_dequantise(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_row_log_encode(...)      weft__sim_row_log_encode(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_row_log_sum(...)         weft__sim_row_log_sum(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_row_log_sum_mixed(...)   weft__sim_row_log_sum_mixed(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_acquire_packets(warp)    weft__sim_acquire_packets(WEFT__SIM_HERE)
+#define wp_tagged_send(...)         weft__sim_tagged_send(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_tagged_take(...)         weft__sim_tagged_take(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_tagged_take_relaxed(...) weft__sim_tagged_take_relaxed(__VA_ARGS__, WEFT__SIM_HERE)
+#define wp_tagged_word              weft__sim_tagged_word

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a run found, in words: source lines come from the executable's debug information. */
+/* A run's findings, in words: source lines come from the executable's debug information. */
 #include <elfutils/libdwfl.h>
 #include <stdarg.h>
 #include <stdio.h>

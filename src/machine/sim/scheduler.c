@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The run of all fibers, one step at a time, drawn from the seed. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

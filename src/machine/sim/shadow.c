@@ -32,7 +32,7 @@ static struct page *new_page(uintptr_t number)
 {
     uint64_t offset;
     struct page *page = sim_table_at(&pages, number);
-    /* What is allocated has been set since. */
+    /* Allocated entries have been set since. */
     if (sim_heap_rank((const void *)(number * PAGE_BYTES), &offset) >= 0)
         page->content = SIM_CONTENT_UNALLOCATED;
     return page;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the sim knows of the past of each byte that a run has touched. */
+/* The past of each byte that a run has touched, as the sim knows it. */
 #pragma once
 
 #include "machine/sim/world.h"

@@ -2,11 +2,12 @@
 /*
  * The sim machine: all ranks of a job in one thread, under a schedule drawn from a seed.
  *
- * Every rank's host code is a fiber, every lane of its warps another. At each primitive that touches
- * memory of others, and at each wait, the schedule chooses who goes on. Programs are compiled with
- * the compiler's data-race instrumentation, whose hooks the sim implements itself: it sees every
- * access to memory that is not on a fiber's stack, checks that it is ordered after the accesses it
- * conflicts with, and keeps stores from becoming visible to others before a release orders them.
+ * Every rank's host code is a fiber, every lane of its warps another. At each primitive that
+ * touches memory of others, and at each wait, the schedule chooses who goes on. Programs are
+ * compiled with the compiler's data-race instrumentation, whose hooks the sim implements itself: it
+ * sees every access to memory that is not on a fiber's stack, checks that it is ordered after the
+ * accesses it conflicts with, and keeps stores from becoming visible to others before a release
+ * orders them.
  *
  * One run at a time per process.
  */
@@ -17,7 +18,7 @@
 
 enum weft__sim_policy {
     WEFT__SIM_UNIFORM, /* anyone that can go on, alike */
-    WEFT__SIM_PCT, /* by random priorities, lowered at a few random steps (Burckhardt et al. 2010) */
+    WEFT__SIM_PCT,   /* random priorities, lowered at a few random steps (Burckhardt et al. 2010) */
     WEFT__SIM_DELAY, /* some rank or lane sleeps for long stretches */
     WEFT__SIM_AHEAD, /* one rank runs whenever it can */
     WEFT__SIM_MIXED, /* the seed chooses among the above */
@@ -67,8 +68,8 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
 struct weft__sim_site {
     const char *file;
     int line;
-    const char *
-        kind; /* "release", "acquire", "acquire-release", "block sync", "warp sync", "row sync", "fence" */
+    /* "release", "acquire", "acquire-release", "block sync", "warp sync", "row sync", "fence". */
+    const char *kind;
     uint64_t num_passes;
 };
 int32_t weft__sim_num_sites(void);

@@ -89,7 +89,7 @@ static void note_read(struct sim_cell *cell, const struct sim_last *read)
         sim_clock_set(cell->readers, read->fiber, read->time);
 }
 
-/* What is wrong with an access to such memory; NULL if nothing. */
+/* The fault of an access to such memory; NULL if there is none. */
 static const char *misuse(enum sim_content content, const struct sim_last *access)
 {
     switch (content) {

@@ -50,8 +50,7 @@ static weft_result set_topology(weft_comm *comm, int32_t num_nodes)
     if (num_nodes == 0)
         num_nodes = 1;
     if (num_nodes < 0 || num_nodes > comm->num_ranks)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "num_nodes is %d, allowed are 0..%d",
-                           num_nodes, comm->num_ranks);
+        return weft__invalid("num_nodes is %d, allowed are 0..%d", num_nodes, comm->num_ranks);
     /* As many ranks each, or one more: so that splits are not needed for nodes that are not
      * alike. */
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
@@ -116,7 +115,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
     weft_comm *comm = calloc(1, sizeof *comm);
     if (comm == NULL || num_ranks > SIM_MAX_RANKS) {
         free(comm);
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", num_ranks);
+        return weft__no_memory("no memory for %d ranks", num_ranks);
     }
     weft__waits_init(&comm->waits);
     weft__standing_init(&comm->standing);
@@ -130,7 +129,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
     comm->identities = calloc(SIM_MAX_RANKS, sizeof *comm->identities);
     weft_result result = weft__status_init(&comm->status, num_ranks);
     if (result == WEFT_OK && comm->identities == NULL)
-        result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", num_ranks);
+        result = weft__no_memory("no memory for %d ranks", num_ranks);
     if (result == WEFT_OK)
         result = set_topology(comm, config->num_nodes);
     if (result == WEFT_OK)
@@ -384,8 +383,7 @@ weft_result weft__comm_exchange(weft_comm *comm, struct weft__share *share)
     free(own->blob);
     *own = (struct sim_contribution){
         .blob = malloc(bytes + 1), .bytes = bytes, .step = share->step, .result = share->result};
-    if (own->blob == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to gather %zu bytes", bytes);
+    WEFT__CHECK_MEMORY(own->blob, "no memory to gather %zu bytes", bytes);
     if (bytes > 0)
         memcpy(own->blob, is_fit ? share->send : share->reason, bytes);
     WEFT__TRY(gather_round(comm));

@@ -13,7 +13,7 @@ struct sim_posted {
     struct sim_clock done;                /* what whoever has waited for num_done acquires */
 };
 
-/* What a rank brings to an all-gather. */
+/* A rank's contribution to an all-gather. */
 struct sim_contribution {
     unsigned char *blob; /* or why there is none */
     size_t bytes;
@@ -21,7 +21,7 @@ struct sim_contribution {
     weft_result result;
 };
 
-/* What the ranks of one communicator share. */
+/* Shared by the ranks of one communicator. */
 struct weft__link {
     struct weft__link *next;
     uint64_t key;
@@ -55,7 +55,7 @@ struct weft__heap {
 
 extern struct weft__link *sim_links; /* of all communicators of the run */
 
-/* heap.c */
+/* heap.c. */
 weft_result sim_heap_create(weft_comm *comm);
 /* The run is over: all heaps' memory can be used again. */
 void sim_heap_reset(void);

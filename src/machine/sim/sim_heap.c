@@ -48,7 +48,7 @@ static weft_result map_arena(void)
     void *memory = mmap(NULL, (size_t)NUM_REGIONS * (size_t)HEAP_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no address space for %d heaps", NUM_REGIONS);
+        return weft__no_memory("no address space for %d heaps", NUM_REGIONS);
     arena = memory;
     return WEFT_OK;
 }
@@ -66,8 +66,7 @@ weft_result sim_heap_create(weft_comm *comm)
 {
     WEFT__TRY(map_arena());
     struct weft__heap *heap = num_regions < NUM_REGIONS ? calloc(1, sizeof *heap) : NULL;
-    if (heap == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a heap");
+    WEFT__CHECK_MEMORY(heap, "no memory for a heap");
     heap->rank = comm->rank;
     heap->num_ranks = comm->num_ranks;
     heap->region = num_regions++;
@@ -107,8 +106,7 @@ weft_result weft__heap_offset(const struct weft__heap *heap, const void *ptr, ui
     *offset = 0;
     if ((ptr == NULL && bytes == 0) || weft__heap_contains(heap, ptr, bytes, offset))
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is not in the heap of this communicator",
-                       argument);
+    return weft__invalid("%s is not in the heap of this communicator", argument);
 }
 
 weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
@@ -122,8 +120,7 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
         return WEFT_OK;
     if (bytes > (uint64_t)HEAP_BYTES ||
         weft__ranges_alloc(&comm->heap->ranges, bytes + GUARD_BYTES, &offset) != WEFT__RANGES_OK)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "the heap has no %llu bytes free",
-                           (unsigned long long)bytes);
+        return weft__no_memory("the heap has no %llu bytes free", (unsigned long long)bytes);
     *ptr = comm->heap->bases[comm->rank] + offset;
     struct region *region = &regions[comm->heap->region];
     if (region->used_bytes < offset + bytes + GUARD_BYTES)
@@ -140,7 +137,7 @@ weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
     const uint64_t bytes =
         weft__ranges_free(&heap->ranges, (uintptr_t)ptr - (uintptr_t)heap->bases[heap->rank]);
     if (bytes == 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "ptr is not an allocation of the heap");
+        return weft__invalid("ptr is not an allocation of the heap");
     const weft_comm *comm = regions[heap->region].link->comms[heap->rank];
     /* After a failure nothing is allocated any more. So what is freed then is nobody's, but still
      * mapped by peers, which may not have learned of the failure: their writes harm nobody. */
@@ -159,7 +156,7 @@ weft_result weft__heap_grow(weft_comm *comm, uint64_t bytes)
     (void)comm;
     if (bytes <= (uint64_t)HEAP_BYTES)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "the sim machine's heaps do not grow");
+    return weft__no_memory("the sim machine's heaps do not grow");
 }
 
 void weft__heap_query(struct weft__heap *heap, weft_heap_info *info)

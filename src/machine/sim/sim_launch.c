@@ -18,7 +18,7 @@ static weft_result prepare(struct sim_launch *launch)
     launch->warps = calloc((size_t)num_blocks * (size_t)num_warps, sizeof(*launch->warps));
     launch->fences = sim_fences_begin();
     if (launch->blocks == NULL || launch->warps == NULL || launch->fences == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a launch");
+        return weft__no_memory("no memory for a launch");
     for (int32_t i = 0; i < num_blocks * num_warps; i++) {
         struct weft__sim_warp *warp = &launch->warps[i];
         warp->block = &launch->blocks[i / num_warps];
@@ -51,10 +51,9 @@ static weft_result check_room(const struct sim_lanes *lanes, const struct sim_la
     const int32_t num_more = num_lanes - lanes->num_fibers;
     if (num_more <= SIM_MAX_FIBERS - sim_world->num_fibers)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                       "a launch of %s needs %d more fibers; the sim machine has %d of %d left",
-                       launch->request->program->name, num_more,
-                       SIM_MAX_FIBERS - sim_world->num_fibers, SIM_MAX_FIBERS);
+    return weft__no_memory("a launch of %s needs %d more fibers; the sim machine has %d of %d left",
+                           launch->request->program->name, num_more,
+                           SIM_MAX_FIBERS - sim_world->num_fibers, SIM_MAX_FIBERS);
 }
 
 static weft_result start_lane(struct sim_lanes *lanes, struct sim_launch *launch, int32_t i)
@@ -62,12 +61,10 @@ static weft_result start_lane(struct sim_lanes *lanes, struct sim_launch *launch
     if (i == lanes->num_fibers) {
         struct sim_fiber **fibers =
             realloc(lanes->fibers, (size_t)(i + 1) * sizeof(*lanes->fibers));
-        if (fibers == NULL)
-            return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a lane");
+        WEFT__CHECK_MEMORY(fibers, "no memory for a lane");
         lanes->fibers = fibers;
         lanes->fibers[i] = sim_fiber_start(sim_current()->rank, SIM_LANE_STACK, run_lane, launch);
-        if (lanes->fibers[i] == NULL)
-            return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a lane");
+        WEFT__CHECK_MEMORY(lanes->fibers[i], "no memory for a lane");
         lanes->num_fibers++;
     } else {
         sim_fiber_restart(lanes->fibers[i], run_lane, launch);

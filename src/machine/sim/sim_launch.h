@@ -46,6 +46,9 @@ struct sim_lanes {
     int32_t num_fibers;
 };
 
+/* rows.c. The running fiber is about to write a part of a row. */
+void sim_row_write(void *to, uint64_t num_bytes, const void *code);
+
 /* A lane's share of a row: chunks a warp apart, from this one on. Which ones is not the program's
  * business, so it is the other lane's share the next time. */
 static inline uint64_t sim_row_turn(const struct wp_warp *warp)

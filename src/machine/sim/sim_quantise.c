@@ -3,12 +3,6 @@
 #include "machine/cpu/cpu_rows.h"
 #include "machine/sim/sim_launch.h"
 
-static void begin_writing(char *to, uint64_t num_bytes, const void *code)
-{
-    sim_check_access(to, num_bytes, SIM_ROW_WRITE, code);
-    sim_store_begin(to, num_bytes, SIM_ROW_STORE);
-}
-
 void weft__sim_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, const void *src,
                             struct wp_quantisation how, int64_t num_elements,
                             struct weft__sim_place place)
@@ -32,8 +26,8 @@ void weft__sim_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, c
             dsts[d] = dst == NULL ? NULL : dst + i * group;
             if (dst == NULL)
                 continue;
-            begin_writing(dst + i * group, (uint64_t)group, code);
-            begin_writing(scales + of_group.scales_offset, wp_scale_bytes(how.scale), code);
+            sim_row_write(dst + i * group, (uint64_t)group, code);
+            sim_row_write(scales + of_group.scales_offset, wp_scale_bytes(how.scale), code);
         }
         weft__cpu_rows_of(WEFT__ROWS_BASE)->quantise(of_group, from, how, group);
     }
@@ -55,7 +49,7 @@ void weft__sim_row_dequantise(struct wp_warp *warp, void *dst, const void *src, 
         const char *scale = (const char *)scales + wp_scale_offset(how, i);
         sim_check_access(from, (uint64_t)group, SIM_ROW_READ, code);
         sim_check_access(scale, wp_scale_bytes(how.scale), SIM_ROW_READ, code);
-        begin_writing(to, group_bytes, code);
+        sim_row_write(to, group_bytes, code);
         weft__cpu_rows_of(WEFT__ROWS_BASE)->dequantise(to, from, scale, how, group);
     }
     sim_current()->num_row_operations++;

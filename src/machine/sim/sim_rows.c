@@ -13,6 +13,12 @@ static size_t chunk_bytes(uint64_t row_bytes, uint64_t offset)
     return num_left < ROW_CHUNK_BYTES ? num_left : ROW_CHUNK_BYTES;
 }
 
+void sim_row_write(void *to, uint64_t num_bytes, const void *code)
+{
+    sim_check_access(to, num_bytes, SIM_ROW_WRITE, code);
+    sim_store_begin(to, num_bytes, SIM_ROW_STORE);
+}
+
 /* The end of each row is a point at which others may go on. */
 static void copy_row(struct wp_warp *warp, char *dst, const char *src, uint64_t row_bytes,
                      const void *code)
@@ -22,8 +28,7 @@ static void copy_row(struct wp_warp *warp, char *dst, const char *src, uint64_t 
         const size_t n = chunk_bytes(row_bytes, i);
         if (src != NULL)
             sim_check_access(src + i, n, SIM_ROW_READ, code);
-        sim_check_access(dst + i, n, SIM_ROW_WRITE, code);
-        sim_store_begin(dst + i, n, SIM_ROW_STORE);
+        sim_row_write(dst + i, n, code);
         if (src != NULL)
             memcpy(dst + i, src + i, n);
         else
@@ -69,7 +74,7 @@ void weft__sim_row_copy_each(struct wp_warp *warp, const void *const *dsts, cons
     sim_current()->num_row_operations++;
 }
 
-/* A row reduction. */
+/* A sum or another reduction of rows. */
 struct reduction;
 typedef void reduce_chunk_fn(const struct reduction *reduction, const void *const *dsts,
                              const void *const *srcs, int64_t num_elements);
@@ -79,30 +84,32 @@ struct reduction {
     const float *weights; /* if it has some */
     const void *const *dsts;
     int32_t num_dsts;
-    uint64_t dst_bytes; /* of an element */
+    weft_dtype dst_dtype;
     const void *const *srcs;
     int32_t num_srcs;
     int32_t num_first; /* of the srcs */
-    uint64_t first_bytes, rest_bytes;
-    uint64_t num_elements;
+    weft_dtype first_dtype, rest_dtype;
+    int64_t num_elements;
     const void *code;
 };
 
+/* A part of the row that one lane does. */
 struct chunk {
-    uint64_t idx;
-    uint64_t first_element;
-    uint64_t num_elements;
+    int64_t first_element, num_elements;
 };
 
-/* Chunk `idx` of the row; of no elements behind its end. The widest have ROW_CHUNK_BYTES. */
-static struct chunk chunk_at(const struct reduction *reduction, uint64_t idx)
+/* Blocks of logarithms, else so many elements that the widest have ROW_CHUNK_BYTES. */
+static int64_t most_elements(const struct reduction *reduction)
 {
-    uint64_t widest = reduction->dst_bytes;
-    widest = reduction->first_bytes > widest ? reduction->first_bytes : widest;
-    widest = reduction->rest_bytes > widest ? reduction->rest_bytes : widest;
-    const uint64_t most = ROW_CHUNK_BYTES / widest, first = idx * most;
-    const uint64_t num_left = first < reduction->num_elements ? reduction->num_elements - first : 0;
-    return (struct chunk){idx, first, num_left < most ? num_left : most};
+    const weft_dtype dtypes[] = {reduction->dst_dtype, reduction->first_dtype,
+                                 reduction->rest_dtype};
+    uint64_t widest = 1;
+    for (int i = 0; i < 3; i++) {
+        if (dtypes[i] == WEFT_LOG_10BIT)
+            return WP_LOG_BLOCK_ELEMENTS;
+        widest = wp_dtype_bytes(dtypes[i]) > widest ? wp_dtype_bytes(dtypes[i]) : widest;
+    }
+    return (int64_t)(ROW_CHUNK_BYTES / widest);
 }
 
 /* A row that is read and written in one operation is read before it is written. */
@@ -120,11 +127,11 @@ static void read_chunk(const struct reduction *reduction, struct chunk chunk, co
 {
     for (int32_t i = 0; i < reduction->num_srcs; i++) {
         const char *src = reduction->srcs[i];
-        const uint64_t bytes =
-            i < reduction->num_first ? reduction->first_bytes : reduction->rest_bytes;
-        rows[i] = src == NULL ? NULL : src + chunk.first_element * bytes;
+        const weft_dtype dtype =
+            i < reduction->num_first ? reduction->first_dtype : reduction->rest_dtype;
+        rows[i] = src == NULL ? NULL : src + wp_elements_bytes(dtype, chunk.first_element);
         if (src != NULL)
-            sim_check_access(rows[i], chunk.num_elements * bytes,
+            sim_check_access(rows[i], wp_elements_bytes(dtype, chunk.num_elements),
                              is_written(reduction, src) ? SIM_READ : SIM_ROW_READ, reduction->code);
     }
 }
@@ -132,14 +139,15 @@ static void read_chunk(const struct reduction *reduction, struct chunk chunk, co
 static void begin_writing_chunk(const struct reduction *reduction, struct chunk chunk,
                                 const void **rows)
 {
-    const uint64_t num_bytes = chunk.num_elements * reduction->dst_bytes;
     for (int32_t i = 0; i < reduction->num_dsts; i++) {
         char *dst = (char *)(uintptr_t)reduction->dsts[i];
-        rows[i] = dst == NULL ? NULL : dst + chunk.first_element * reduction->dst_bytes;
+        rows[i] = NULL;
         if (dst == NULL)
             continue;
-        sim_check_access(rows[i], num_bytes, SIM_ROW_WRITE, reduction->code);
-        sim_store_begin(dst + chunk.first_element * reduction->dst_bytes, num_bytes, SIM_ROW_STORE);
+        dst += wp_elements_bytes(reduction->dst_dtype, chunk.first_element);
+        rows[i] = dst;
+        sim_row_write(dst, wp_elements_bytes(reduction->dst_dtype, chunk.num_elements),
+                      reduction->code);
     }
 }
 
@@ -152,41 +160,50 @@ static void read_pointers(const void *const *pointers, int32_t num_pointers, con
 static void reduce_row(struct wp_warp *warp, const struct reduction *reduction)
 {
     const void *from[WP_WARP_POINTERS], *to[WP_WARP_POINTERS];
+    const int64_t most = most_elements(reduction);
     read_pointers(reduction->srcs, reduction->num_srcs, reduction->code);
-    for (struct chunk chunk = chunk_at(reduction, sim_row_turn(warp)); chunk.num_elements > 0;
-         chunk = chunk_at(reduction, chunk.idx + WP_WARP_SIZE)) {
+    if (reduction->weights != NULL)
+        sim_check_access(reduction->weights,
+                         (size_t)reduction->num_srcs * sizeof *reduction->weights, SIM_READ,
+                         reduction->code);
+    for (int64_t first = (int64_t)sim_row_turn(warp) * most; first < reduction->num_elements;
+         first += most * WP_WARP_SIZE) {
+        const int64_t num_left = reduction->num_elements - first;
+        const struct chunk chunk = {first, num_left < most ? num_left : most};
         read_chunk(reduction, chunk, from);
         begin_writing_chunk(reduction, chunk, to);
-        reduction->reduce_chunk(reduction, to, from, (int64_t)chunk.num_elements);
+        reduction->reduce_chunk(reduction, to, from, chunk.num_elements);
     }
     sim_current()->num_row_operations++;
     sim_yield();
 }
 
+static const struct weft__row_functions *rows(void)
+{
+    return weft__cpu_rows_of(WEFT__ROWS_BASE);
+}
+
 static void reduce_chunk(const struct reduction *reduction, const void *const *dsts,
                          const void *const *srcs, int64_t num_elements)
 {
-    weft__cpu_rows_of(WEFT__ROWS_BASE)
-        ->reduce(dsts, reduction->num_dsts, srcs, reduction->num_srcs,
-                 *(const struct wp_reduction *)reduction->how, num_elements);
+    rows()->reduce(dsts, reduction->num_dsts, srcs, reduction->num_srcs,
+                   *(const struct wp_reduction *)reduction->how, num_elements);
 }
 
 void weft__sim_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                           const void *const *srcs, int32_t num_srcs, struct wp_reduction how,
                           int64_t num_elements, struct weft__sim_place place)
 {
-    const uint64_t bytes = wp_dtype_bytes(how.dtype);
     const struct reduction reduction = {.reduce_chunk = reduce_chunk,
                                         .how = &how,
                                         .dsts = dsts,
                                         .num_dsts = num_dsts,
-                                        .dst_bytes = bytes,
+                                        .dst_dtype = how.dtype,
                                         .srcs = srcs,
                                         .num_srcs = num_srcs,
-                                        .num_first = num_srcs,
-                                        .first_bytes = bytes,
-                                        .rest_bytes = bytes,
-                                        .num_elements = (uint64_t)num_elements,
+                                        .first_dtype = how.dtype,
+                                        .rest_dtype = how.dtype,
+                                        .num_elements = num_elements,
                                         .code = __builtin_return_address(0)};
     sim_trace("reduce", place, num_dsts > 0 ? dsts[0] : NULL, (uint64_t)num_elements);
     read_pointers(dsts, num_dsts, reduction.code);
@@ -196,60 +213,116 @@ void weft__sim_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t
 static void sum_mixed_chunk(const struct reduction *reduction, const void *const *dsts,
                             const void *const *srcs, int64_t num_elements)
 {
-    weft__cpu_rows_of(WEFT__ROWS_BASE)
-        ->sum_mixed((void *)(uintptr_t)dsts[0], srcs, reduction->num_srcs,
+    rows()->sum_mixed((void *)(uintptr_t)dsts[0], srcs, reduction->num_srcs,
+                      *(const struct wp_mixed_sum *)reduction->how, num_elements);
+}
+
+static void sum_logs_chunk(const struct reduction *reduction, const void *const *dsts,
+                           const void *const *srcs, int64_t num_elements)
+{
+    rows()->log_sum((void *)(uintptr_t)dsts[0], srcs, reduction->weights, reduction->num_srcs,
                     *(const struct wp_mixed_sum *)reduction->how, num_elements);
+}
+
+static void weighted_sum_chunk(const struct reduction *reduction, const void *const *dsts,
+                               const void *const *srcs, int64_t num_elements)
+{
+    rows()->weighted_sum((void *)(uintptr_t)dsts[0], srcs, reduction->weights, reduction->num_srcs,
+                         *(const struct wp_weighted_sum *)reduction->how, num_elements);
+}
+
+static void log_encode_chunk(const struct reduction *reduction, const void *const *dsts,
+                             const void *const *srcs, int64_t num_elements)
+{
+    rows()->log_encode((void *)(uintptr_t)dsts[0], srcs, reduction->weights, reduction->num_srcs,
+                       reduction->first_dtype, num_elements);
+}
+
+/* Sums rows to one. */
+static void sum_rows(struct wp_warp *warp, struct reduction reduction, const void *dst,
+                     struct weft__sim_place place)
+{
+    const void *const dsts[] = {dst};
+    reduction.dsts = dsts;
+    reduction.num_dsts = 1;
+    sim_trace("reduce", place, dst, (uint64_t)reduction.num_elements);
+    reduce_row(warp, &reduction);
+}
+
+static struct reduction mixed_sum(reduce_chunk_fn *chunk, const struct wp_mixed_sum *sum,
+                                  const void *const *srcs, int32_t num_srcs)
+{
+    return (struct reduction){.reduce_chunk = chunk,
+                              .how = sum,
+                              .dst_dtype = sum->dst_dtype,
+                              .srcs = srcs,
+                              .num_srcs = num_srcs,
+                              .num_first = sum->num_first,
+                              .first_dtype = sum->first_dtype,
+                              .rest_dtype = sum->rest_dtype};
 }
 
 void weft__sim_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
                              int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
                              struct weft__sim_place place)
 {
-    const void *const dsts[] = {dst};
-    const struct reduction reduction = {.reduce_chunk = sum_mixed_chunk,
-                                        .how = &sum,
-                                        .dsts = dsts,
-                                        .num_dsts = 1,
-                                        .dst_bytes = wp_dtype_bytes(sum.dst_dtype),
-                                        .srcs = srcs,
-                                        .num_srcs = num_srcs,
-                                        .num_first = sum.num_first,
-                                        .first_bytes = wp_dtype_bytes(sum.first_dtype),
-                                        .rest_bytes = wp_dtype_bytes(sum.rest_dtype),
-                                        .num_elements = (uint64_t)num_elements,
-                                        .code = __builtin_return_address(0)};
-    sim_trace("reduce", place, dst, (uint64_t)num_elements);
-    reduce_row(warp, &reduction);
+    struct reduction reduction = mixed_sum(sum_mixed_chunk, &sum, srcs, num_srcs);
+    reduction.num_elements = num_elements;
+    reduction.code = __builtin_return_address(0);
+    sum_rows(warp, reduction, dst, place);
 }
 
-static void weighted_sum_chunk(const struct reduction *reduction, const void *const *dsts,
-                               const void *const *srcs, int64_t num_elements)
+void weft__sim_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
+                                 int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
+                                 struct weft__sim_place place)
 {
-    weft__cpu_rows_of(WEFT__ROWS_BASE)
-        ->weighted_sum((void *)(uintptr_t)dsts[0], srcs, reduction->weights, reduction->num_srcs,
-                       *(const struct wp_weighted_sum *)reduction->how, num_elements);
+    struct reduction reduction = mixed_sum(sum_logs_chunk, &sum, srcs, num_srcs);
+    reduction.num_elements = num_elements;
+    reduction.code = __builtin_return_address(0);
+    sum_rows(warp, reduction, dst, place);
+}
+
+void weft__sim_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
+                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
+                           int64_t num_elements, struct weft__sim_place place)
+{
+    const struct wp_mixed_sum sum = {0, dst_dtype, WEFT_LOG_10BIT, dst_dtype, WP_READ_LATER};
+    struct reduction reduction = mixed_sum(sum_logs_chunk, &sum, srcs, num_srcs);
+    reduction.weights = weights;
+    reduction.num_elements = num_elements;
+    reduction.code = __builtin_return_address(0);
+    sum_rows(warp, reduction, dst, place);
 }
 
 void weft__sim_row_weighted_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
                                 const float *weights, int32_t num_srcs, struct wp_weighted_sum sum,
                                 int64_t num_elements, struct weft__sim_place place)
 {
-    const void *const dsts[] = {dst};
     const struct reduction reduction = {.reduce_chunk = weighted_sum_chunk,
                                         .how = &sum,
                                         .weights = weights,
-                                        .dsts = dsts,
-                                        .num_dsts = 1,
-                                        .dst_bytes = wp_dtype_bytes(sum.dst_dtype),
+                                        .dst_dtype = sum.dst_dtype,
                                         .srcs = srcs,
                                         .num_srcs = num_srcs,
-                                        .num_first = num_srcs,
-                                        .first_bytes = wp_dtype_bytes(sum.src_dtype),
-                                        .rest_bytes = wp_dtype_bytes(sum.src_dtype),
-                                        .num_elements = (uint64_t)num_elements,
+                                        .first_dtype = sum.src_dtype,
+                                        .rest_dtype = sum.src_dtype,
+                                        .num_elements = num_elements,
                                         .code = __builtin_return_address(0)};
-    sim_trace("reduce", place, dst, (uint64_t)num_elements);
-    if (weights != NULL)
-        sim_check_access(weights, (size_t)num_srcs * sizeof *weights, SIM_READ, reduction.code);
-    reduce_row(warp, &reduction);
+    sum_rows(warp, reduction, dst, place);
+}
+
+void weft__sim_row_log_encode(struct wp_warp *warp, void *dst, const void *const *srcs,
+                              const float *weights, int32_t num_srcs, weft_dtype src_dtype,
+                              int64_t num_elements, struct weft__sim_place place)
+{
+    const struct reduction reduction = {.reduce_chunk = log_encode_chunk,
+                                        .weights = weights,
+                                        .dst_dtype = WEFT_LOG_10BIT,
+                                        .srcs = srcs,
+                                        .num_srcs = num_srcs,
+                                        .first_dtype = src_dtype,
+                                        .rest_dtype = src_dtype,
+                                        .num_elements = num_elements,
+                                        .code = __builtin_return_address(0)};
+    sum_rows(warp, reduction, dst, place);
 }

@@ -1,25 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams of the sim machine: a fiber per stream runs its tasks in order. */
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "machine/on_host.h"
 #include "machine/sim/sim_launch.h"
-
-struct own_stream;
-
-struct task {
-    struct task *next;
-    void (*run)(struct own_stream *stream, struct task *task);
-    void (*function)(void *argument); /* of a call */
-    void *argument;
-    struct own_event *event;
-    uint64_t record;
-    struct weft__launch launch;
-    struct sim_clock clock; /* what the one who enqueued it had done before */
-    _Alignas(16) char args[];
-};
 
 struct own_stream {
     weft_stream base;
@@ -34,23 +16,12 @@ struct own_stream {
     char error_message[512];
 };
 
-struct own_event {
-    weft_event base;
-    int num_references;
-    uint64_t num_records, num_passed;
-    int64_t time_ns;
+#define TASK_MEMBERS struct sim_clock clock; /* what the one who enqueued it had done before */
+#define EVENT_MEMBERS                                                                              \
+    int64_t time_ns;                                                                               \
     struct sim_clock clock;
-};
 
-static struct own_stream *own_stream(weft_stream *base)
-{
-    return (struct own_stream *)(void *)base;
-}
-
-static struct own_event *own_event(weft_event *base)
-{
-    return (struct own_event *)(void *)base;
-}
+#include "machine/stream_body.h"
 
 static int has_work(struct sim_fiber *fiber)
 {
@@ -73,21 +44,11 @@ static void run_tasks(struct sim_fiber *fiber)
         stream->is_busy = 1;
         sim_acquire(&task->clock);
         task->run(stream, task);
-        sim_shadow_forget(task->args, task->launch.args_bytes);
+        sim_shadow_forget(task->args, task->args_bytes);
         sim_free(task);
         sim_release(&stream->clock);
         stream->is_busy = 0;
     }
-}
-
-static struct task *new_task(void (*run)(struct own_stream *, struct task *), size_t args_bytes)
-{
-    struct task *task = calloc(1, sizeof *task + args_bytes);
-    if (task == NULL)
-        weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to enqueue an operation");
-    else
-        task->run = run;
-    return task;
 }
 
 static void enqueue(struct own_stream *stream, struct task *task)
@@ -111,15 +72,13 @@ static weft_result stream_wrap(weft_comm *comm, void *native, weft_stream **stre
 static weft_result stream_create(weft_comm *comm, weft_stream **out)
 {
     struct own_stream *stream = calloc(1, sizeof *stream);
-    if (stream == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
+    WEFT__CHECK_MEMORY(stream, "no memory for a stream");
     stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
     stream->last = &stream->first;
     stream->worker = sim_fiber_start(sim_current()->rank, SIM_HOST_STACK, run_tasks, stream);
     if (stream->worker == NULL) {
         free(stream);
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "the sim machine has no more than %d fibers",
-                           SIM_MAX_FIBERS);
+        return weft__no_memory("the sim machine has no more than %d fibers", SIM_MAX_FIBERS);
     }
     *out = &stream->base;
     return WEFT_OK;
@@ -160,22 +119,9 @@ static weft_result stream_synchronize(weft_stream *base)
 
 /* ---------------------------------------------------------------- tasks */
 
-static void run_call(struct own_stream *stream, struct task *task)
+static void launch_is_queued(weft_comm *comm)
 {
-    (void)stream;
-    weft__run_stream_call(task->function, task->argument);
-}
-
-static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
-{
-    struct own_stream *stream = own_stream(base);
-    struct task *task = new_task(run_call, 0);
-    if (task == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    task->function = function;
-    task->argument = argument;
-    enqueue(stream, task);
-    return WEFT_OK;
+    comm->num_launches++;
 }
 
 static void run_launch(struct own_stream *stream, struct task *task)
@@ -195,53 +141,32 @@ static void run_launch(struct own_stream *stream, struct task *task)
     launch->comm->num_launches--;
 }
 
-static weft_result stream_launch(weft_stream *base, const struct weft__launch *launch)
-{
-    struct own_stream *stream = own_stream(base);
-    struct task *task = new_task(run_launch, launch->args_bytes);
-    if (task == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    task->launch = *launch;
-    task->launch.args = memcpy(task->args, launch->args, launch->args_bytes);
-    launch->comm->num_launches++;
-    enqueue(stream, task);
-    return WEFT_OK;
-}
-
 /* ---------------------------------------------------------------- events */
 
-static weft_result event_create(weft_comm *comm, enum weft__event_use use, weft_event **out)
+static void begin_event(struct own_event *event)
 {
-    (void)use;
-    struct own_event *event = calloc(1, sizeof *event);
-    if (event == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an event");
-    event->base.machine = weft__machine_of(comm);
-    event->num_references = 1;
-    *out = &event->base;
-    return WEFT_OK;
+    (void)event;
 }
 
-static void release_event(struct own_event *event)
+static void end_event(struct own_event *event)
 {
-    if (--event->num_references == 0)
-        free(event);
+    (void)event;
 }
 
-static void event_destroy(weft_event *base)
+static void lock_event(struct own_event *event)
 {
-    release_event(own_event(base));
+    (void)event;
 }
 
-static void run_record(struct own_stream *stream, struct task *task)
+static void unlock_event(struct own_event *event)
 {
-    (void)stream;
-    struct own_event *event = task->event;
+    (void)event;
+}
+
+static void pass_event(struct own_event *event)
+{
     event->time_ns = sim_world->now_ns;
-    if (event->num_passed < task->record)
-        event->num_passed = task->record;
     sim_release(&event->clock);
-    release_event(event);
 }
 
 struct record_wait {
@@ -255,51 +180,12 @@ static int record_is_passed(struct sim_fiber *fiber)
     return wait->event->num_passed >= wait->record;
 }
 
-static void wait_record(struct own_event *event, uint64_t record)
+static void wait_record(struct own_stream *recorded_on, struct own_event *event, uint64_t record)
 {
+    (void)recorded_on;
     struct record_wait wait = {event, record};
     sim_wait_until(record_is_passed, &wait, INT64_MAX);
     sim_acquire(&event->clock);
-}
-
-static void run_wait(struct own_stream *stream, struct task *task)
-{
-    (void)stream;
-    wait_record(task->event, task->record);
-    release_event(task->event);
-}
-
-static weft_result event_record(weft_event *base, weft_stream *stream)
-{
-    struct own_event *event = own_event(base);
-    struct task *task = new_task(run_record, 0);
-    if (task == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    event->num_references++;
-    task->record = ++event->num_records;
-    task->event = event;
-    enqueue(own_stream(stream), task);
-    return WEFT_OK;
-}
-
-static weft_result stream_wait_event(weft_stream *stream, weft_event *base)
-{
-    struct own_event *event = own_event(base);
-    struct task *task = new_task(run_wait, 0);
-    if (task == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    event->num_references++;
-    task->event = event;
-    task->record = event->num_records;
-    enqueue(own_stream(stream), task);
-    return WEFT_OK;
-}
-
-static weft_result event_synchronize(weft_event *base)
-{
-    struct own_event *event = own_event(base);
-    wait_record(event, event->num_records);
-    return WEFT_OK;
 }
 
 static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *elapsed_us)

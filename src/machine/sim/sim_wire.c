@@ -2,13 +2,14 @@
 /*
  * The network: puts on their way to ranks of other nodes.
  *
- * Each put has a fiber of its own while it is under way, so that puts come in any order, also between the same two
- * ranks. It begins with the past of the put, and nothing else: so what it reads at the source and writes at the
- * target is ordered neither with what the ranks do later nor with other puts, but by the word that it adds to.
- * That brings its past, bytes included, to whoever waits for the word.
+ * Each put has a fiber of its own while it is under way, so that puts come in any order, also
+ * between the same two ranks. It begins with the past of the put, and nothing else: so what it
+ * reads at the source and writes at the target is ordered neither with what the ranks do later nor
+ * with other puts, but by the word that it adds to. That brings its past, bytes included, to
+ * whoever waits for the word.
  *
- * A fiber that is done carries another put only if that put's sender knows of all that it did: then nothing is
- * taken for ordered because the same fiber did both.
+ * A fiber that is done carries another put only if that put's sender knows of all that it did: then
+ * nothing is taken for ordered because the same fiber did both.
  */
 #include <string.h>
 
@@ -60,13 +61,13 @@ char *sim_wire_target(const struct sim_parcel *parcel, uint64_t offset)
     return parcel->link->comms[rank]->heap->bases[rank] + offset;
 }
 
-/* Of the bytes at an offset in all heaps. */
+/* The state of the bytes at an offset in all heaps. */
 static int has_freed(const struct sim_parcel *parcel, int32_t rank, uint64_t offset, uint64_t bytes)
 {
     return !weft__ranges_contain(&parcel->link->comms[rank]->heap->ranges, offset, bytes);
 }
 
-/* What comes to memory that its target has freed, and its sender has not, harms nobody: no rank can
+/* Puts to memory that its target has freed, and its sender has not, harm nobody: no rank can
  * have allocated it again, for which it takes all ranks. Who frees memory need not wait for
  * credits, nor for the dead. */
 static int comes_after_all(const struct sim_parcel *parcel, uint64_t offset, uint64_t bytes)
@@ -135,7 +136,7 @@ static void check_is_awaited(const struct sim_parcel *parcel)
                               "put that was under way when its target left the communicator");
 }
 
-/* What it did at its target is behind whoever flushes. */
+/* Its effect at the target is behind whoever flushes. */
 static void deliver_put(struct sim_parcel *parcel)
 {
     sim_access_take_source(parcel);
@@ -265,7 +266,7 @@ static void start(struct sim_parcel *parcel)
 
 /* ---------------------------------------------------------------- posting */
 
-/* What is wrong with a word; NULL if nothing. */
+/* The fault of a word; NULL if there is none. */
 static const char *mistake_in_word(const struct weft__ranges *heap, uint64_t word)
 {
     if (word % sizeof(uint64_t) != 0)
@@ -275,7 +276,7 @@ static const char *mistake_in_word(const struct weft__ranges *heap, uint64_t wor
     return NULL;
 }
 
-/* What is wrong with the bytes, or with the value that is fetched; NULL: nothing. */
+/* The fault of the bytes, or of the value that is fetched; NULL: none. */
 static const char *mistake_in_bytes(const struct weft__ranges *heap, const struct wp_access *access)
 {
     if (access->operation == WP_ACCESS_FETCH_ADD)

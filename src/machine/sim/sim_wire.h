@@ -9,7 +9,7 @@ struct sim_origin {
     const void *code;
 };
 
-/* What has become of an access that was posted. */
+/* The state of an access that was posted. */
 struct sim_completion {
     struct sim_completion *next;
     int is_done;
@@ -30,7 +30,7 @@ struct sim_parcel {
     struct sim_origin origin;
 };
 
-/* wire.c */
+/* wire.c. */
 /* Its past is what was ordered before it. */
 void sim_wire_post(const weft_comm *comm, const struct wp_access *access,
                    struct sim_completion *completion, const struct sim_clock *past,
@@ -41,7 +41,7 @@ int sim_wire_is_lost(const struct sim_parcel *parcel);
 char *sim_wire_target(const struct sim_parcel *parcel, uint64_t offset);
 /* Whether the sender's parcels to the same rank that are older have all come. */
 int sim_wire_have_older_come(const struct sim_parcel *parcel);
-/* What those that have come to the rank have done; never NULL. */
+/* The effects of those that have come to the rank; never NULL. */
 struct sim_clock *sim_wire_landed(const struct sim_parcel *parcel);
 
 /* accesses.c, by the fiber that carries the parcel: */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each packet slot holds, whatever memory shows to whom: which packet was sent to it last, and
- * whether and by whom that was taken.
+ * The content of each packet slot, whatever memory shows to whom: which packet was sent to it last,
+ * and whether and by whom that was taken.
  */
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the sim keeps by address, in memory of the run: as much as there is of it. */
+/* The sim's notes by address, in memory of the run: as much as there is of it. */
 #pragma once
 
 #include <stddef.h>
@@ -25,5 +25,5 @@ struct sim_table {
 void *sim_table_find(const struct sim_table *table, uintptr_t key);
 /* The same, but a new one, zeroed, is added. It stays where it is. */
 void *sim_table_at(struct sim_table *table, uintptr_t key);
-/* Of this run. */
+/* The table of this run. */
 size_t sim_table_num_values(const struct sim_table *table);

@@ -24,7 +24,7 @@ enum {
 
 /* ---------------------------------------------------------------- vector clocks */
 
-/* What happened before something. Its memory lasts as long as the run: a clock of zeroes is empty,
+/* The events before one. Its memory lasts as long as the run: a clock of zeroes is empty,
  * and is not freed. It is in pieces, which clocks share as long as they are equal there: most are,
  * among many ranks. */
 enum { SIM_PIECE_TIMES = 32 };
@@ -158,7 +158,7 @@ static inline int64_t sim_step_ns(void)
     return num_ranks <= SIM_STEP_RANKS ? SIM_STEP_NS : SIM_STEP_NS * SIM_STEP_RANKS / num_ranks;
 }
 
-/* scheduler.c */
+/* scheduler.c. */
 uint64_t sim_random(uint64_t bound); /* 0..bound-1 */
 struct sim_fiber *sim_fiber_start(int32_t rank, enum sim_stack_kind stack_kind,
                                   void (*main)(struct sim_fiber *), void *argument);
@@ -170,7 +170,7 @@ int sim_wait_until(int (*is_over)(struct sim_fiber *fiber), void *argument, int6
 /* Suspends the running fiber for so many steps of the others, or as long as there are any. */
 void sim_sleep(uint64_t num_steps);
 
-/* policy.c: who goes on */
+/* policy.c: who goes on. */
 void sim_draw_policy(void);
 void sim_policy_add(struct sim_fiber *fiber);          /* that begins something */
 void sim_policy_remove(const struct sim_fiber *fiber); /* that has ended or been killed */
@@ -178,13 +178,13 @@ void sim_policy_remove(const struct sim_fiber *fiber); /* that has ended or been
 struct sim_fiber *sim_choose(void);
 int64_t sim_stalled_until_ns(const struct sim_fiber *fiber);
 
-/* clock.c */
+/* clock.c. */
 void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other);
 void sim_clock_set(struct sim_clock *clock, int32_t fiber, uint32_t time);
 void sim_clock_clear(struct sim_clock *clock);
 /* Its own time. */
 uint32_t sim_now(const struct sim_fiber *fiber);
-/* What the fiber does from here on is later than what it has done. */
+/* The fiber's next steps are later than those that it has done. */
 void sim_tick(struct sim_fiber *fiber);
 /* Publishes the running fiber's past in *clock (joined), and begins a new time of the fiber. */
 void sim_release(struct sim_clock *clock);
@@ -197,7 +197,7 @@ uint32_t sim_rows_time(void);
 void sim_rows_end(struct sim_fiber *fiber);
 void sim_clocks_reset(void);
 
-/* words.c: words that ordered operations are made on */
+/* words.c: words that ordered operations are made on. */
 enum { SIM_KEPT_SIGNALS = 4 };
 struct sim_signal {
     uint64_t value;
@@ -242,7 +242,7 @@ struct sim_fences *sim_fences_begin(void);
 void sim_fences_end(struct sim_fences *launch);
 void sim_fences_reset(void);
 
-/* check.c: whether accesses of the running fiber are ordered after those they conflict with */
+/* check.c: whether accesses of the running fiber are ordered after those they conflict with. */
 enum sim_access {
     SIM_READ,
     SIM_WRITE,
@@ -256,7 +256,7 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
 /* Packets here are smaller than on GPUs, but where they are must do for both. */
 void sim_check_packet_alignment(const void *slots, const void *code);
 
-/* shadow.c */
+/* shadow.c. */
 enum sim_content {
     SIM_CONTENT_ANY,
     SIM_CONTENT_UNWRITTEN,
@@ -266,7 +266,7 @@ enum sim_content {
 /* The memory's past no longer counts. Reads of unwritten bytes, and all accesses to unallocated or
  * freed ones, are reported as races are. */
 void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content content);
-/* What was accessed there has no conflict with what comes. */
+/* Earlier accesses there have no conflict with later ones. */
 void sim_shadow_forget(const void *address, size_t num_bytes);
 
 /* memory.c: frees what no program has accessed, or what has been forgotten already, without the
@@ -280,7 +280,7 @@ void sim_run_memory_reset(void);
 uint64_t sim_run_number(void); /* from 1 on */
 _Noreturn void sim_end_without_memory(void);
 
-/* stores.c */
+/* stores.c. */
 /* The running fiber is about to write. */
 void sim_store_begin(void *address, size_t num_bytes, enum sim_store_kind kind);
 /* All of the kind become visible. */
@@ -288,7 +288,7 @@ void sim_stores_commit(struct sim_fiber *fiber, enum sim_store_kind kind);
 void sim_stores_hide(struct sim_fiber *fiber); /* at a switch away; some may become visible */
 void sim_stores_show(struct sim_fiber *fiber); /* at a switch to it */
 
-/* sites.c */
+/* sites.c. */
 enum sim_site_kind {
     SIM_SITE_RELEASE,
     SIM_SITE_ACQUIRE,
@@ -301,7 +301,7 @@ enum sim_site_kind {
 /* Counts a pass; returns 1 if the site is weakened in this run. */
 int sim_site_pass(struct weft__sim_place place, enum sim_site_kind kind);
 
-/* report.c: an access, for a report of one or two of them */
+/* report.c: an access, for a report of one or two of them. */
 struct sim_access_record {
     const struct sim_fiber *fiber;
     enum sim_access access;
@@ -313,7 +313,7 @@ void sim_report_race(const void *address, const struct sim_access_record *earlie
  * it so, or NULL. */
 void sim_report_bad_access(const void *address, const struct sim_access_record *access,
                            const struct sim_access_record *earlier, const char *why);
-/* slots.c: packets and the slots they are sent to */
+/* slots.c: packets and the slots they are sent to. */
 struct sim_packet {
     int32_t rank; /* of the sender, in the communicator */
     uint64_t sequence, exchange;
@@ -329,12 +329,12 @@ void sim_slots_check_taken(const void *address, size_t num_bytes);
 /* The past of the slots there no longer counts. */
 void sim_slots_forget(const void *address, size_t num_bytes);
 
-/* wire.c: puts on their way to ranks of other nodes */
+/* wire.c: puts on their way to ranks of other nodes. */
 void sim_wire_reset(void);
 /* Until all that the rank has put has come. */
 void sim_wire_drain(weft_comm *comm);
 
-/* tagged.c: the same of tagged rows */
+/* tagged.c: the same of tagged rows. */
 void sim_tagged_forget(const void *address, size_t num_bytes);
 
 void sim_trace(const char *what, struct weft__sim_place place, const void *address, uint64_t value);
@@ -344,7 +344,7 @@ void sim_report_traces(void);
 const char *sim_line_of(const void *code);
 /* "heap of rank r + offset" or "local memory". */
 const char *sim_name_of(const void *address);
-/* comm.c */
+/* comm.c. */
 void sim_comm_lose_rank(int32_t world_rank);
 void sim_comm_reset(void);
 /* heap.c: which rank's heap an address is in, or -1; its offset there. */

@@ -8,6 +8,6 @@ WP_PROGRAM(barrier, warp, args)
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
     wp_fence_launches(warp); /* it tells of puts, and of what others have stored to heaps */
-    wp_operation_tell(&op);
+    wp_operation_send(&op);
     return wp_operation_end(&op, wp_operation_meet(&op));
 }

@@ -135,14 +135,14 @@ WP_FN uint64_t wp_granted_slots(uint64_t granted)
 /* By one lane: waits until the peer has consumed so many steps. Pairs with wp_line_consume. */
 WP_FN enum wp_status wp_line_await_consumed(const struct wp_line *line, uint64_t num_steps)
 {
-    const struct wp_wait_site site = wp_operation_site(line->op, WP_PHASE_ROOM, line->peer);
+    const struct wp_wait_site site = wp_operation_site(line->op, WP_PHASE_CREDIT, line->peer);
     return wp_wait(line->op->warp, wp_line_own_word(line, WP_GRANT_CONSUMED), num_steps, &site);
 }
 
 /* By one lane: waits until the step may be written. Pairs with wp_line_grant. */
 WP_FN enum wp_status wp_line_reserve(const struct wp_line *line, uint64_t number)
 {
-    const struct wp_wait_site site = wp_operation_site(line->op, WP_PHASE_ROOM, line->peer);
+    const struct wp_wait_site site = wp_operation_site(line->op, WP_PHASE_CREDIT, line->peer);
     const enum wp_status status = wp_wait(line->op->warp, wp_line_own_word(line, WP_GRANT_GRANTED),
                                           (number + 1) << WP_GRANT_LIMIT_BIT, &site);
     if (status != WP_STATUS_OK)

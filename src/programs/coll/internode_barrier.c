@@ -40,7 +40,7 @@ WP_PROGRAM(internode_barrier, warp, args)
     const struct wp_operation op = wp_operation_begin(warp, &args->exchange, &args->message);
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    wp_operation_tell(&op);
+    wp_operation_send(&op);
     enum wp_status status = wp_operation_meet(&op);
     if (status == WP_STATUS_OK)
         status = meet_partners(&op, args);

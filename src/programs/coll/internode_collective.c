@@ -278,7 +278,7 @@ WP_FN enum wp_status pass_words_before(struct wp_carrier *carrier)
 
 /* Before the root's chunk k: it hears the node before it when it has sent all, or what there is
  * room for whatever the next node does, which may be another root. */
-WP_FN int hears_before(const struct wp_carrier *carrier, uint64_t k, uint64_t num_chunks)
+WP_FN int receives_before(const struct wp_carrier *carrier, uint64_t k, uint64_t num_chunks)
 {
     const struct wp_internode_collective_args *args = carrier->args;
     const uint64_t window = (uint64_t)wp_ring_window(&args->rings);
@@ -295,7 +295,7 @@ WP_FN enum wp_status carry_broadcast(struct wp_carrier *carrier)
     const int has_words = nodes->local_idx == 0 && carrier->channel == 0;
     enum wp_status status = has_words ? pass_words_before(carrier) : WP_STATUS_OK;
     for (uint64_t k = 0; k <= num_chunks && status == WP_STATUS_OK; k++) {
-        if (has_words && hears_before(carrier, k, num_chunks))
+        if (has_words && receives_before(carrier, k, num_chunks))
             status = pass_word(carrier, HEAR);
         if (k < num_chunks && status == WP_STATUS_OK)
             status = hand_on(carrier, &stream, args->root_node, k);
@@ -475,7 +475,7 @@ WP_PROGRAM(internode_collective, warp, args)
     const struct wp_operation op = wp_operation_begin(warp, &args->exchange, &args->message);
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    wp_operation_tell(&op);
+    wp_operation_send(&op);
     enum wp_status status = wp_operation_meet(&op);
     if (status != WP_STATUS_OK)
         return wp_operation_end(&op, status);

@@ -55,7 +55,7 @@ WP_FN uint64_t wp_packet_escapes_bytes(const struct wp_packet_area *area)
 /* Two buffers, then their escape words: as much or more than any machine needs, on the host. */
 WP_FN uint64_t wp_packet_area_bytes(const struct wp_packet_area *area)
 {
-    return WP_NUM_HALVES * (wp_packet_buffer_bytes(area) + wp_packet_escapes_bytes(area));
+    return WP_NUM_BUFFERS * (wp_packet_buffer_bytes(area) + wp_packet_escapes_bytes(area));
 }
 
 /* Where `rank` sends its header to block `block_idx`. */
@@ -81,14 +81,14 @@ WP_FN uint64_t wp_region_slot(const struct wp_packet_area *area, int32_t rank)
 WP_FN struct wp_packets wp_packets_of(const struct wp_packet_area *area, uint64_t sequence)
 {
     const int32_t num_ranks = area->exchange.num_ranks;
-    const uint64_t half = wp_half(sequence);
+    const uint64_t parity = wp_parity(sequence);
     const uint64_t buffer_bytes = wp_packet_buffer_bytes(area);
     const uint64_t escapes_bytes = wp_packet_escapes_bytes(area);
     const struct wp_packets packets = {area->exchange.rank,
                                        num_ranks,
                                        area->areas,
-                                       half * buffer_bytes,
-                                       WP_NUM_HALVES * buffer_bytes + half * escapes_bytes,
+                                       parity * buffer_bytes,
+                                       WP_NUM_BUFFERS * buffer_bytes + parity * escapes_bytes,
                                        sequence,
                                        area->exchange.mailbox_offset,
                                        0};

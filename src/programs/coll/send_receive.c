@@ -101,7 +101,7 @@ WP_FN enum wp_status await_peer(const struct course *course, uint64_t number)
 }
 
 /* Warp-wide: the step is done. */
-WP_FN void tell_peer(const struct course *course, const struct chunk *chunk)
+WP_FN void send_to_peer(const struct course *course, const struct chunk *chunk)
 {
     if (course->direction == WP_DIRECTION_SEND)
         wp_line_post(&course->line, chunk->number, WP_TRANSFER_HEADER_BYTES + chunk->span.bytes);
@@ -144,8 +144,8 @@ WP_FN enum wp_status do_step(const struct course *course, const struct chunk *ch
     wp_warp_sync(warp);
     if (chunk->span.bytes > 0)
         wp_row_copy(warp, dsts, 1, source_of(course, chunk), chunk->span.bytes);
-    tell_peer(course,
-              chunk); /* the next step begins with a sync: the pointer can be written again */
+    send_to_peer(course,
+                 chunk); /* the next step begins with a sync: the pointer can be written again */
     return WP_STATUS_OK;
 }
 
@@ -301,7 +301,7 @@ WP_PROGRAM(send_receive, warp, args)
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
     if (args->operation == WP_TRANSFERS_OF_A_COLLECTIVE) {
-        wp_operation_tell(&op);
+        wp_operation_send(&op);
         status = wp_operation_meet(&op);
         if (line == 0 && status == WP_STATUS_OK) {
             wp_rings_pass(warp, &args->tree, op.sequence);

@@ -9,7 +9,7 @@ WP_PROGRAM(combine, warp, args)
     const struct wp_operation op = wp_operation_begin(warp, &args->exchange, &args->message);
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    wp_operation_tell(&op);
+    wp_operation_send(&op);
     /* The work that needs no other rank is done while the messages are under way. */
     const struct wp_share share = wp_share_rows(wp_num_launch_warps(warp), args->routing.num_tokens,
                                                 wp_units_taken(&args->exchange, op.sequence));

@@ -10,7 +10,7 @@ WP_FN int32_t *wp_counts_of(const struct wp_notify_args *args, uint64_t sequence
                             int32_t source)
 {
     const uint64_t buffer =
-        wp_half(sequence) * (uint64_t)args->exchange.num_ranks + (uint64_t)source;
+        wp_parity(sequence) * (uint64_t)args->exchange.num_ranks + (uint64_t)source;
     return (int32_t *)(void *)(args->exchange.bases[owner] + args->counts_offset) +
            buffer * (uint64_t)args->counts_stride;
 }

@@ -12,7 +12,7 @@ WP_PROGRAM(dispatch, warp, args)
     const struct wp_operation op = wp_operation_begin(warp, &args->exchange, &args->message);
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    wp_operation_tell(&op);
+    wp_operation_send(&op);
     const struct wp_own_tokens own =
         wp_own_tokens(&op, args, wp_num_launch_warps(warp), NULL, WP_PLANES_AS_THEY_ARE);
     const int32_t first = wp_first_unit(warp);

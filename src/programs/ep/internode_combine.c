@@ -351,7 +351,7 @@ WP_FN enum wp_status combine_over_nodes(struct wp_warp *warp,
     const struct wp_operation op = wp_operation_begin(warp, &combine->exchange, &combine->message);
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    wp_operation_tell(&op);
+    wp_operation_send(&op);
     enum wp_status status = wp_operation_meet(&op);
     if (status != WP_STATUS_OK)
         return wp_operation_end(&op, status);

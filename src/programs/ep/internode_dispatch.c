@@ -253,7 +253,7 @@ WP_FN enum wp_status dispatch_over_nodes(struct wp_warp *warp,
         wp_operation_begin(warp, &dispatch->exchange, &dispatch->message);
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    wp_operation_tell(&op);
+    wp_operation_send(&op);
     const struct wp_duty duty = wp_warp_duty(warp, &args->rings, 2);
     const struct wp_own_tokens own =
         wp_own_tokens(&op, dispatch, duty.num_local, dispatch->exchange.bases, planes);

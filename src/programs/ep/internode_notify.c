@@ -28,8 +28,8 @@ WP_FN struct wp_told_counts *told_counts(const struct wp_internode_notify_args *
                                                             node));
 }
 
-WP_FN void tell_partner(struct wp_warp *warp, const struct wp_internode_notify_args *args,
-                        uint64_t notify, int32_t node)
+WP_FN void send_to_partner(struct wp_warp *warp, const struct wp_internode_notify_args *args,
+                           uint64_t notify, int32_t node)
 {
     const struct wp_nodes *nodes = &args->rings.nodes;
     struct wp_told_counts *told = told_counts(args, WP_TOLD_OUT, notify, node);
@@ -83,9 +83,9 @@ WP_FN void spread_told(struct wp_warp *warp, const struct wp_internode_notify_ar
 }
 
 /* Warp-wide: takes what the partner in a node tells. */
-WP_FN enum wp_status hear_partner(const struct wp_operation *op,
-                                  const struct wp_internode_notify_args *args, uint64_t notify,
-                                  int32_t node)
+WP_FN enum wp_status receive_from_partner(const struct wp_operation *op,
+                                          const struct wp_internode_notify_args *args,
+                                          uint64_t notify, int32_t node)
 {
     struct wp_warp *warp = op->warp;
     const int32_t partner = wp_partner(&args->rings.nodes, node);
@@ -104,15 +104,16 @@ WP_FN enum wp_status hear_partner(const struct wp_operation *op,
     return WP_STATUS_OK;
 }
 
-WP_FN enum wp_status hear_partners(const struct wp_operation *op,
-                                   const struct wp_internode_notify_args *args, uint64_t notify)
+WP_FN enum wp_status receive_from_partners(const struct wp_operation *op,
+                                           const struct wp_internode_notify_args *args,
+                                           uint64_t notify)
 {
     struct wp_warp *warp = op->warp;
     const struct wp_nodes *nodes = &args->rings.nodes;
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = 1 + wp_warp_idx(warp); i < nodes->num_nodes && status == WP_STATUS_OK;
          i += wp_num_warps(warp))
-        status = hear_partner(op, args, notify, wp_node_before(nodes, i));
+        status = receive_from_partner(op, args, notify, wp_node_before(nodes, i));
     return wp_block_status(warp, status);
 }
 
@@ -180,14 +181,14 @@ WP_FN enum wp_status exchange_counts(const struct wp_operation *op,
 {
     struct wp_warp *warp = op->warp;
     const struct wp_nodes *nodes = &args->rings.nodes;
-    wp_operation_tell(op);
+    wp_operation_send(op);
     for (int32_t i = 1 + wp_warp_idx(warp); i < nodes->num_nodes; i += wp_num_warps(warp))
-        tell_partner(warp, args, notify, wp_node_after(nodes, i));
+        send_to_partner(warp, args, notify, wp_node_after(nodes, i));
     for (int32_t i = wp_warp_idx(warp); i < nodes->num_local; i += wp_num_warps(warp))
         wp_counts_send(warp, &args->notify, op->sequence, rank_of(nodes, nodes->node, i));
     enum wp_status status = wp_operation_meet(op);
     if (status == WP_STATUS_OK)
-        status = hear_partners(op, args, notify);
+        status = receive_from_partners(op, args, notify);
     if (status != WP_STATUS_OK)
         return status;
     if (wp_warp_idx(warp) == 0) {

@@ -40,7 +40,7 @@ enum wp_told_direction { WP_TOLD_IN, WP_TOLD_OUT };
 /* One word for both would not do: the next notify's put may overtake this one's. */
 WP_FN uint64_t wp_told_word(int32_t num_nodes, uint64_t notify, int32_t node)
 {
-    return (wp_half(notify) * (uint64_t)num_nodes + (uint64_t)node) * sizeof(uint64_t);
+    return (wp_parity(notify) * (uint64_t)num_nodes + (uint64_t)node) * sizeof(uint64_t);
 }
 
 WP_FN uint64_t wp_told_offset(int32_t num_nodes, uint64_t told_bytes,
@@ -48,8 +48,8 @@ WP_FN uint64_t wp_told_offset(int32_t num_nodes, uint64_t told_bytes,
 {
     const uint64_t nodes = (uint64_t)num_nodes;
     const uint64_t buffer =
-        ((uint64_t)direction * WP_NUM_HALVES + wp_half(notify)) * nodes + (uint64_t)node;
-    return wp_wire_round_up(WP_NUM_HALVES * nodes * sizeof(uint64_t)) + buffer * told_bytes;
+        ((uint64_t)direction * WP_NUM_BUFFERS + wp_parity(notify)) * nodes + (uint64_t)node;
+    return wp_wire_round_up(WP_NUM_BUFFERS * nodes * sizeof(uint64_t)) + buffer * told_bytes;
 }
 
 /* The bytes of the whole area. */

@@ -14,7 +14,7 @@ WP_FN enum wp_status exchange_counts(const struct wp_operation *op,
                                      const struct wp_notify_args *args)
 {
     struct wp_warp *warp = op->warp;
-    wp_operation_tell(op);
+    wp_operation_send(op);
     for (int32_t rank = wp_warp_idx(warp); rank < args->exchange.num_ranks;
          rank += wp_num_warps(warp))
         wp_counts_send(warp, args, op->sequence, rank);

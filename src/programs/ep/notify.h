@@ -32,5 +32,5 @@ WP_FN int32_t wp_notify_counts_stride(int32_t num_ranks, int32_t max_local)
 
 WP_FN uint64_t wp_notify_counts_bytes(int32_t num_ranks, int32_t counts_stride)
 {
-    return WP_NUM_HALVES * (uint64_t)num_ranks * (uint64_t)counts_stride * sizeof(int32_t);
+    return WP_NUM_BUFFERS * (uint64_t)num_ranks * (uint64_t)counts_stride * sizeof(int32_t);
 }

@@ -70,7 +70,7 @@ WP_PROGRAM(staged_combine, warp, args)
     const struct wp_operation op = wp_operation_begin(warp, &combine->exchange, &combine->message);
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    wp_operation_tell(&op);
+    wp_operation_send(&op);
     const enum wp_status status = wp_operation_meet(&op);
     if (status != WP_STATUS_OK)
         return wp_operation_end(&op, status);

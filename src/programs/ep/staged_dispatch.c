@@ -58,7 +58,7 @@ WP_FN enum wp_status dispatch_staged(struct wp_warp *warp,
         wp_operation_begin(warp, &dispatch->exchange, &dispatch->message);
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    wp_operation_tell(&op);
+    wp_operation_send(&op);
     const struct wp_own_tokens own =
         wp_own_tokens(&op, dispatch, wp_num_launch_warps(warp), NULL, planes);
     (void)wp_own_prepare(&own, wp_first_unit(warp));

@@ -12,11 +12,11 @@
  * weights: the owner sends them to each rank that has rows of the token. They are a tagged row,
  * which tells by itself that it has come. A warp that answers the token waits for that row.
  *
- * Weights lie in the half of the answers' number, not in that of the result's, since a result may
- * be answered more than once. The owner sends those of number n over those of n - num_halves. So it
- * must know that they have been read. With signals it has received the answers of n - num_halves,
- * and an answer is signalled after the weights have been read. In packets the owner must know that
- * the rank has room for answers, as the rank itself must of the owner.
+ * Weights lie in the buffer of the answers' number, not in that of the result's, since a result may
+ * be answered more than once. The owner sends those of number n over those of n - num_buffers. So
+ * it must know that they have been read. With signals it has received the answers of n -
+ * num_buffers, and an answer is signalled after the weights have been read. In packets the owner
+ * must know that the rank has room for answers, as the rank itself must of the owner.
  */
 
 WP_FN int wp_ll_weighs_late(const struct wp_ll_plan *plan)

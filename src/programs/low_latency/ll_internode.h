@@ -3,10 +3,10 @@
  * Dispatch and combine between nodes. Mail for ranks of other nodes is staged (nodes.h), or goes
  * through a partner (relay.h). The steps for one node call these functions, by WP_LL_NODES alone:
  *
- *     words of a rank  wp_ll_is_told_remotely, wp_ll_is_put, wp_ll_teller, wp_ll_says_more,
+ *     words of a rank  wp_ll_is_told_remotely, wp_ll_is_put, wp_ll_word_sender, wp_ll_says_more,
  *                      wp_ll_told_range
- *     masks            wp_ll_network_waits, wp_ll_tell_waits_remotely
- *     credit           wp_ll_tell_room_remotely
+ *     masks            wp_ll_network_waits, wp_ll_send_waits_remotely
+ *     credit           wp_ll_give_remote_credit
  *     dispatch         wp_ll_find_answer_slots, wp_ll_staged_slot, wp_ll_destination,
  *                      wp_ll_send_target, wp_ll_remote_answerer, wp_ll_send_remote_head,
  *                      wp_ll_put_rows; wp_ll_relay, wp_ll_take_remote_head
@@ -187,7 +187,7 @@ WP_FN void wp_ll_put_rows(const struct wp_ll_sender *sender)
             wp_ll_row_offset(ll, sender->number, ll->exchange.rank, range.first),
             (uint64_t)range.num_rows * ll->plan.slot.bytes, wp_ll_range_word(ll, range)};
         if (!wp_ll_is_missing(sender->run, rank))
-            wp_ll_put_mail(warp, ll, WP_LL_ROWS, sender->number, &put);
+            wp_ll_put_payload(warp, ll, WP_LL_ROWS, sender->number, &put);
     }
 }
 
@@ -201,7 +201,7 @@ WP_FN char *wp_ll_remote_answer(const struct wp_ll_run *run, uint64_t number, in
 {
     const struct wp_low_latency *ll = run->ll;
     if (wp_ll_has_node_sums(&ll->plan))
-        return wp_ll_summand(ll, wp_ll_bringer(ll, source), number, slot);
+        return wp_ll_summand(ll, wp_ll_forwarder(ll, source), number, slot);
     return ll->network.memory + wp_ll_staged_answer(ll, number, ll->network.idx_of_rank[source],
                                                     wp_block_idx(run->op.warp),
                                                     slot - block_answer);
@@ -242,6 +242,6 @@ WP_FN void wp_ll_put_answers(const struct wp_ll_run *run, uint64_t number, uint6
                                       wp_ll_answer_offset(ll, number, first),
                                       (uint64_t)num_answers * ll->plan.answer_bytes,
                                       WP_LL_ANSWERED};
-        wp_ll_put_mail(warp, ll, WP_LL_ANSWERS, number, &put);
+        wp_ll_put_payload(warp, ll, WP_LL_ANSWERS, number, &put);
     }
 }

@@ -17,8 +17,8 @@
 struct wp_ll_run { /* what a warp knows */
     struct wp_operation op;
     const struct wp_low_latency *ll;
-    struct wp_ll_numbers numbers;            /* as they will be after the launch */
-    struct wp_ll_half halves[WP_NUM_HALVES]; /* as well */
+    struct wp_ll_numbers numbers;                /* as they will be after the launch */
+    struct wp_ll_buffer buffers[WP_NUM_BUFFERS]; /* as well */
     /* With masks, in packets (packets.h): a bit for each rank that the warp goes on without; and
      * where the caller wants to know of these, or NULL. */
     uint32_t masked;
@@ -130,7 +130,7 @@ WP_FN struct wp_ll_run wp_ll_begin_loaded(struct wp_warp *warp, const struct wp_
     const struct wp_ll_run run = {wp_operation_of(warp, &ll->exchange, NULL, loads.operation),
                                   ll,
                                   loads.block.numbers,
-                                  {loads.block.halves[0], loads.block.halves[1]},
+                                  {loads.block.buffers[0], loads.block.buffers[1]},
                                   wp_ll_find_masked(warp, ll, loads.is_masked),
                                   NULL};
     return run;
@@ -158,8 +158,8 @@ WP_FN enum wp_status wp_ll_commit(const struct wp_ll_run *run, enum wp_status st
     if (wp_warp_idx(warp) != 0 || wp_lane_idx(warp) != 0)
         return status;
     block->numbers = run->numbers;
-    block->halves[0] = run->halves[0];
-    block->halves[1] = run->halves[1];
+    block->buffers[0] = run->buffers[0];
+    block->buffers[1] = run->buffers[1];
     return status;
 }
 
@@ -211,7 +211,7 @@ struct wp_ll_patience {
     uint64_t heard; /* its word at the end of the last period: what it said before is no news */
 };
 
-#define WP_LL_HEARD_NOTHING UINT64_MAX /* at first */
+#define WP_LL_RECEIVED_NOTHING UINT64_MAX /* at first */
 
 /* Ranks make their first launches at different times. The awaited rank may itself wait for another
  * rank, as long as for a first word. */
@@ -219,7 +219,7 @@ WP_FN struct wp_ll_patience wp_ll_patience_about(uint64_t number, int32_t num_ra
 {
     const struct wp_ll_patience patience = {0, number == 1 ? WP_LL_PERIODS_OF_FIRST : WP_LL_PERIODS,
                                             WP_LL_PERIODS_OF_FIRST * num_ranks,
-                                            WP_LL_HEARD_NOTHING};
+                                            WP_LL_RECEIVED_NOTHING};
     return patience;
 }
 
@@ -270,7 +270,7 @@ WP_FN uint64_t *wp_ll_waits_word(const struct wp_low_latency *ll, int32_t owner,
 /* Warp-wide: announces this rank's wait to all ranks that `mask` does not mask. Two warps may
  * announce a wait at once, and the lower count may land last. Receivers only check that it
  * changed. */
-WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
+WP_FN void wp_ll_send_waits(const struct wp_ll_run *run, const int32_t *mask)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
@@ -281,7 +281,7 @@ WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
             if (rank != own && !wp_ll_is_remote(ll, rank) && wp_load_relaxed(&mask[rank]) == 0)
                 wp_credit(warp, rank, wp_ll_waits_word(ll, rank, own), count);
     }
-    WP_LL_NODES(wp_ll_tell_waits_remotely(warp, ll, mask), (void)0);
+    WP_LL_NODES(wp_ll_send_waits_remotely(warp, ll, mask), (void)0);
 }
 
 /* ------------------------------------------------------------------ how long it waits */
@@ -304,15 +304,15 @@ WP_FN void wp_ll_end_waiting(const struct wp_ll_run *run, int64_t *waited_ns, ui
 
 /* The word by which this block of `rank` signals `number`. */
 WP_FN struct wp_ll_awaited wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll_words words,
-                                         enum wp_ll_mail mail, int32_t rank, uint64_t number)
+                                         enum wp_ll_payload payload, int32_t rank, uint64_t number)
 {
     const struct wp_low_latency *ll = run->ll;
     const int32_t block = wp_block_idx(run->op.warp);
     struct wp_ll_awaited told = {NULL, 0};
     if (rank == WP_NO_RANK ||
-        WP_LL_NODES(wp_ll_is_told_remotely(ll, words, mail, rank, block, number, &told), 0))
+        WP_LL_NODES(wp_ll_is_told_remotely(ll, words, payload, rank, block, number, &told), 0))
         return told;
-    told.word = wp_ll_word(ll, ll->exchange.rank, words, mail, rank, block);
+    told.word = wp_ll_word(ll, ll->exchange.rank, words, payload, rank, block);
     told.at_least = number;
     return told;
 }
@@ -354,7 +354,7 @@ WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
                          ? WP_LL_NODES(wp_ll_own_word(ll, wp_ll_network_waits(ll, rank)), NULL)
                          : wp_ll_waits_word(ll, own, rank);
     const uint64_t heard = wp_fetch_add(run->op.warp, own, word, 0);
-    int is_news = patience->heard != WP_LL_HEARD_NOTHING && heard != patience->heard;
+    int is_news = patience->heard != WP_LL_RECEIVED_NOTHING && heard != patience->heard;
     if (is_news) {
         struct wp_ll_wait look = {
             wp_ll_told_by(run, WP_LL_RETURNED, WP_LL_STOPPED, rank, run->numbers.epoch + 1),
@@ -383,7 +383,7 @@ WP_FN int wp_ll_warp_waits_on(const struct wp_ll_run *run, int32_t rank, enum wp
             !wp_ll_is_masked(&run->ll->masks, rank) && wp_ll_goes_on_waiting(run, rank, patience);
     goes_on = wp_max_u32(warp, goes_on);
     if (goes_on)
-        wp_ll_tell_waits(run, run->ll->masks.mask);
+        wp_ll_send_waits(run, run->ll->masks.mask);
     return (int)goes_on;
 }
 
@@ -401,7 +401,7 @@ WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_
                      wp_load_relaxed(&mask[wait->site.rank]) == 0;
         if (wp_ballot(run->op.warp, is_awaited) == 0)
             break;
-        wp_ll_tell_waits(run, mask);
+        wp_ll_send_waits(run, mask);
         if (is_awaited)
             found = wp_ll_await_once(run, wait);
     }
@@ -411,23 +411,23 @@ WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_
 /* Warp-wide: each lane that has a rank waits until this block of the rank has told of `number`. It
  * masks the rank if that is missing. */
 WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_words words,
-                                      enum wp_ll_mail mail, int32_t rank, uint64_t number)
+                                      enum wp_ll_payload payload, int32_t rank, uint64_t number)
 {
     const struct wp_low_latency *ll = run->ll;
-    const enum wp_phase phase = words == WP_LL_ROOM ? WP_PHASE_FINISH : WP_PHASE_DATA;
-    const int is_counted = words != WP_LL_ROOM && wp_ll_is_leader_warp(run->op.warp);
-    struct wp_ll_wait wait = {wp_ll_told_by(run, words, mail, rank, number),
+    const enum wp_phase phase = words == WP_LL_CREDIT ? WP_PHASE_FINISH : WP_PHASE_DATA;
+    const int is_counted = words != WP_LL_CREDIT && wp_ll_is_leader_warp(run->op.warp);
+    struct wp_ll_wait wait = {wp_ll_told_by(run, words, payload, rank, number),
                               wp_ll_site(run, phase, rank),
                               is_counted ? wp_ll_waited_ns(run, rank) : NULL, 0};
     const int is_missing = rank != WP_NO_RANK && wp_ll_is_missing(run, rank);
     if (words == WP_LL_ARRIVED)
-        wait.site.rank = WP_LL_NODES(wp_ll_teller(ll, mail, rank), rank);
+        wait.site.rank = WP_LL_NODES(wp_ll_word_sender(ll, payload, rank), rank);
     if (is_missing)
         wait.told.word = NULL;
     enum wp_status status = wp_ll_await_words(run, ll->masks.mask, &wait,
                                               wp_ll_patience_about(number, ll->exchange.num_ranks));
     while (status == WP_STATUS_OK &&
-           WP_LL_NODES(wp_ll_says_more(ll, words, mail, rank, &wait.told), 0))
+           WP_LL_NODES(wp_ll_says_more(ll, words, payload, rank, &wait.told), 0))
         status = wp_ll_await_once(run, &wait);
     if (is_missing)
         status = WP_STATUS_ABSENT; /* a masked rank stays masked, whoever else is awaited */
@@ -442,7 +442,7 @@ enum wp_ll_whom { WP_LL_ALL_RANKS, WP_LL_RANKS_OF_NODE };
  * some ranks did; the lanes meet before they touch rows. Masked ranks count as missing and are not
  * awaited. */
 WP_FN enum wp_status wp_ll_await_ranks(const struct wp_ll_run *run, enum wp_ll_whom whom,
-                                       enum wp_ll_words words, enum wp_ll_mail mail,
+                                       enum wp_ll_words words, enum wp_ll_payload payload,
                                        uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
@@ -457,7 +457,7 @@ WP_FN enum wp_status wp_ll_await_ranks(const struct wp_ll_run *run, enum wp_ll_w
                            : WP_NO_RANK;
         if (whom == WP_LL_RANKS_OF_NODE && rank != WP_NO_RANK && wp_ll_is_remote(run->ll, rank))
             rank = WP_NO_RANK;
-        const enum wp_status found = wp_ll_await_told(run, words, mail, rank, number);
+        const enum wp_status found = wp_ll_await_told(run, words, payload, rank, number);
         if (found == WP_STATUS_FAILED)
             status = found;
         else if (wp_ll_has_masks(&run->ll->masks) && rank != WP_NO_RANK)
@@ -469,14 +469,14 @@ WP_FN enum wp_status wp_ll_await_ranks(const struct wp_ll_run *run, enum wp_ll_w
 /* All warps of the block call this. Each waits for all ranks itself. With masks the leader warp
  * waits for all warps, and finds who is missing. */
 WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_words words,
-                                       enum wp_ll_mail mail, uint64_t number)
+                                       enum wp_ll_payload payload, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_has_masks(&run->ll->masks))
-        return wp_ll_await_ranks(run, WP_LL_ALL_RANKS, words, mail, number);
+        return wp_ll_await_ranks(run, WP_LL_ALL_RANKS, words, payload, number);
     if (wp_ll_is_leader_warp(warp))
-        status = wp_ll_await_ranks(run, WP_LL_ALL_RANKS, words, mail, number);
+        status = wp_ll_await_ranks(run, WP_LL_ALL_RANKS, words, payload, number);
     return wp_block_status(warp, status);
 }
 
@@ -485,7 +485,7 @@ WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_w
 /* Every block calls this once, when it waits for nobody any more. The leader warp of the last block
  * writes missing_ranks, if the caller wants them, while the others go on. Returns 1 in that
  * warp. */
-WP_FN int wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks)
+WP_FN int wp_ll_send_missing(const struct wp_ll_run *run, int32_t *missing_ranks)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_masks *masks = &run->ll->masks;
@@ -506,24 +506,24 @@ WP_FN int wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks
 
 /* Returns what is remembered of a number. The choice keeps it in registers: GPUs keep an array in
  * memory if its index is not a constant. */
-WP_FN struct wp_ll_half wp_ll_half_of(const struct wp_ll_run *run, uint64_t number)
+WP_FN struct wp_ll_buffer wp_ll_buffer_state(const struct wp_ll_run *run, uint64_t number)
 {
-    return wp_ll_half(&run->ll->plan, number) == 0 ? run->halves[0] : run->halves[1];
+    return wp_ll_buffer(&run->ll->plan, number) == 0 ? run->buffers[0] : run->buffers[1];
 }
 
-WP_FN void wp_ll_remember(struct wp_ll_run *run, uint64_t number, struct wp_ll_half half)
+WP_FN void wp_ll_remember(struct wp_ll_run *run, uint64_t number, struct wp_ll_buffer buffer)
 {
-    if (wp_ll_half(&run->ll->plan, number) == 0)
-        run->halves[0] = half;
+    if (wp_ll_buffer(&run->ll->plan, number) == 0)
+        run->buffers[0] = buffer;
     else
-        run->halves[1] = half;
+        run->buffers[1] = buffer;
 }
 
 /* The number that must have been credited before `number` can be sent. */
 WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
 {
-    const uint64_t num_halves = (uint64_t)run->ll->plan.num_halves;
-    return number > num_halves ? number - num_halves : 0;
+    const uint64_t num_buffers = (uint64_t)run->ll->plan.num_buffers;
+    return number > num_buffers ? number - num_buffers : 0;
 }
 
 /* Returns 1 if the slots for answers `number` to `result` are known to be free, without a look at
@@ -531,18 +531,19 @@ WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
  * has sent the rows of `result` had ended that earlier result by then. So where one result follows
  * another, no rank looks. In packets this holds with masks, too: a rank that had gone on without
  * this one would have sent it no rows. */
-WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint64_t result)
+WP_FN int wp_ll_is_credit_known(const struct wp_ll_run *run, uint64_t number, uint64_t result)
 {
     if (WP_LL_HAS_NODES(&run->ll->plan) ||
         (wp_ll_has_masks(&run->ll->masks) && !wp_ll_has_packets(&run->ll->plan)))
         return 0;
-    const struct wp_ll_half before = wp_ll_half_of(run, number);
+    const struct wp_ll_buffer before = wp_ll_buffer_state(run, number);
     return before.use == WP_LL_RESULT_ENDS && before.answered <= wp_ll_number_before(run, result);
 }
 
 /* All warps of the block call this when they have written `number`. It signals all ranks of this
  * node. On GPUs the leader warp waits until all stores have left. */
-WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number)
+WP_FN void wp_ll_send_arrived(const struct wp_ll_run *run, enum wp_ll_payload payload,
+                              uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
@@ -553,7 +554,7 @@ WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail,
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
         if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_missing(run, rank))
-            wp_signal(warp, rank, wp_ll_word(ll, rank, WP_LL_ARRIVED, mail, own, block), number);
+            wp_signal(warp, rank, wp_ll_word(ll, rank, WP_LL_ARRIVED, payload, own, block), number);
     }
 }
 
@@ -561,7 +562,7 @@ WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail,
 #define WP_LL_NEEDS_NOTHING (UINT64_MAX >> 1)
 
 /* The leader warp calls this. */
-WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room room)
+WP_FN void wp_ll_give_node_credit(const struct wp_ll_run *run, struct wp_ll_credit credit)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
@@ -570,23 +571,23 @@ WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room r
         const int32_t rank = wp_rank_after(&ll->exchange, i);
         if (wp_ll_is_remote(ll, rank) || wp_ll_is_missing(run, rank))
             continue;
-        if (room.answers > 0)
-            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ANSWERS, own, block),
-                      room.answers);
-        if (room.rows > 0)
-            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ROWS, own, block),
-                      room.rows);
+        if (credit.answers > 0)
+            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_CREDIT, WP_LL_ANSWERS, own, block),
+                      credit.answers);
+        if (credit.rows > 0)
+            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_CREDIT, WP_LL_ROWS, own, block),
+                      credit.rows);
     }
 }
 
 /* All warps of the block call this. They have met since they last needed rows and answers up to
  * these numbers. It gives credit to all ranks. */
-WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
+WP_FN void wp_ll_give_credit(const struct wp_ll_run *run, struct wp_ll_credit credit)
 {
     struct wp_warp *warp = run->op.warp;
-    WP_LL_NODES(wp_ll_tell_room_remotely(warp, run->ll, room), (void)0);
+    WP_LL_NODES(wp_ll_give_remote_credit(warp, run->ll, credit), (void)0);
     if (wp_ll_is_leader_warp(warp))
-        wp_ll_tell_node_room(run, room);
+        wp_ll_give_node_credit(run, credit);
 }
 
 /* ------------------------------------------------------------------ rows that have come */

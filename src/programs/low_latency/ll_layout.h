@@ -15,7 +15,7 @@ WP_FN uint64_t wp_ll_align(uint64_t bytes)
 
 /* The kinds of words. The last two are used with masks only: a rank comes back, in two steps
  * (low_latency_unmask.c); and how often it has announced a wait, in one word for all its blocks. */
-enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_WAITS, WP_LL_NUM_WORDS };
+enum wp_ll_words { WP_LL_ARRIVED, WP_LL_CREDIT, WP_LL_RETURNED, WP_LL_WAITS, WP_LL_NUM_WORDS };
 
 /* The bytes of a tagged row, a multiple of 16: as many as any machine needs, since the host
  * allocates it. */
@@ -106,8 +106,8 @@ WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
     return WP_LL_HAS_RELAYS(plan) && !plan->answers_are_rows;
 }
 
-/* Slots of a half for answers to the rows that this rank has relayed: those of a row lie one behind
- * the other, in the order of the ranks. */
+/* Slots of a buffer for answers to the rows that this rank has relayed: those of a row lie one
+ * behind the other, in the order of the ranks. */
 WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
 {
     return wp_ll_has_node_sums(plan) ? plan->message.num_sources * plan->num_blocks *
@@ -125,20 +125,20 @@ WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
 
 WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
-    const uint64_t halves = (uint64_t)plan->num_halves, blocks = (uint64_t)plan->num_blocks;
+    const uint64_t buffers = (uint64_t)plan->num_buffers, blocks = (uint64_t)plan->num_blocks;
     const uint64_t ranks = (uint64_t)num_ranks, rows = ranks * (uint64_t)plan->max_tokens;
     const uint64_t num_ranges = ranks * blocks;
     const uint64_t num_messages = (uint64_t)plan->message.num_sources * blocks;
     const int has_packets = wp_ll_has_packets(plan);
     struct wp_ll_offsets offsets;
     uint64_t at =
-        wp_ll_align((uint64_t)WP_LL_NUM_WORDS * WP_LL_NUM_MAILS * num_ranges * sizeof(uint64_t));
+        wp_ll_align((uint64_t)WP_LL_NUM_WORDS * WP_LL_NUM_PAYLOADS * num_ranges * sizeof(uint64_t));
     offsets.head_bytes = wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_head_words(plan)));
-    offsets.row_packets_half = has_packets ? rows * plan->slot.bytes : 0;
-    offsets.answer_packets_half = has_packets ? wp_ll_align(rows * plan->answer_bytes) : 0;
+    offsets.row_packets_buffer = has_packets ? rows * plan->slot.bytes : 0;
+    offsets.answer_packets_buffer = has_packets ? wp_ll_align(rows * plan->answer_bytes) : 0;
 #define WP_LL_PLACE(name, num, bytes)                                                              \
     offsets.name = at;                                                                             \
-    at += wp_ll_align(halves * (num) * (bytes));
+    at += wp_ll_align(buffers * (num) * (bytes));
     WP_LL_REGIONS(WP_LL_PLACE)
 #undef WP_LL_PLACE
     offsets.end = at;
@@ -147,22 +147,22 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
 
 /* The index of a slot and the bytes of a slot fit into 32 bits, the width in which GPUs
  * multiply. */
-WP_FN uint32_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
+WP_FN uint32_t wp_ll_buffer(const struct wp_ll_plan *plan, uint64_t number)
 {
-    return (uint32_t)number & (uint32_t)(plan->num_halves - 1); /* of one or two */
+    return (uint32_t)number & (uint32_t)(plan->num_buffers - 1); /* of one or two */
 }
 
-WP_FN uint32_t wp_ll_rank_of_half(const struct wp_low_latency *ll, uint64_t number, int32_t rank)
+WP_FN uint32_t wp_ll_rank_of_buffer(const struct wp_low_latency *ll, uint64_t number, int32_t rank)
 {
-    return wp_ll_half(&ll->plan, number) * (uint32_t)ll->exchange.num_ranks + (uint32_t)rank;
+    return wp_ll_buffer(&ll->plan, number) * (uint32_t)ll->exchange.num_ranks + (uint32_t)rank;
 }
 
-/* In a table of both halves: the entry of a rank's row, or of a token of this rank for a rank.
- * Number 0: in the packets of one half. */
+/* In a table of both buffers: the entry of a rank's row, or of a token of this rank for a rank.
+ * Number 0: in the packets of one buffer. */
 WP_FN uint32_t wp_ll_token_idx(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
                                int32_t token)
 {
-    return wp_ll_rank_of_half(ll, number, rank) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
+    return wp_ll_rank_of_buffer(ll, number, rank) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
 }
 
 WP_FN uint64_t wp_ll_slot_offset(uint32_t idx, uint64_t slot_bytes)
@@ -207,10 +207,10 @@ WP_FN int wp_ll_stays(const struct wp_low_latency *ll, int32_t source)
 
 /* In the area of `owner`: the word of a block of another rank. */
 WP_FN uint64_t *wp_ll_word(const struct wp_low_latency *ll, int32_t owner, enum wp_ll_words words,
-                           enum wp_ll_mail mail, int32_t rank, int32_t block)
+                           enum wp_ll_payload payload, int32_t rank, int32_t block)
 {
     const int32_t idx =
-        (((int32_t)words * WP_LL_NUM_MAILS + (int32_t)mail) * ll->exchange.num_ranks + rank) *
+        (((int32_t)words * WP_LL_NUM_PAYLOADS + (int32_t)payload) * ll->exchange.num_ranks + rank) *
             ll->plan.num_blocks +
         block;
     return (uint64_t *)(void *)wp_ll_area(ll, owner) + idx;
@@ -227,7 +227,7 @@ WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_
 {
     char *ranges = wp_ll_area(ll, owner) + ll->offsets.ranges;
     const uint32_t idx =
-        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.num_blocks + (uint32_t)block;
+        wp_ll_rank_of_buffer(ll, number, source) * (uint32_t)ll->plan.num_blocks + (uint32_t)block;
     return (struct wp_ll_range *)(void *)ranges + idx;
 }
 
@@ -236,7 +236,7 @@ WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t 
                        int32_t source)
 {
     return wp_ll_area(ll, owner) + ll->offsets.heads +
-           wp_ll_slot_offset(wp_ll_rank_of_half(ll, number, source), ll->offsets.head_bytes);
+           wp_ll_slot_offset(wp_ll_rank_of_buffer(ll, number, source), ll->offsets.head_bytes);
 }
 
 /* The metadata of a source's token, a tagged row. */
@@ -282,7 +282,8 @@ WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering
 WP_FN uint64_t wp_ll_answer_offset(const struct wp_low_latency *ll, uint64_t number, int32_t slot)
 {
     const uint32_t idx =
-        wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.answer_slots.per_half + (uint32_t)slot;
+        wp_ll_buffer(&ll->plan, number) * (uint32_t)ll->plan.answer_slots.per_buffer +
+        (uint32_t)slot;
     return ll->offsets.answers + wp_ll_slot_offset(idx, ll->plan.answer_bytes);
 }
 
@@ -297,7 +298,7 @@ WP_FN char *wp_ll_summand(const struct wp_low_latency *ll, int32_t owner, uint64
                           int32_t slot)
 {
     const uint32_t idx =
-        wp_ll_half(&ll->plan, number) * (uint32_t)wp_ll_num_summands(&ll->plan) + (uint32_t)slot;
+        wp_ll_buffer(&ll->plan, number) * (uint32_t)wp_ll_num_summands(&ll->plan) + (uint32_t)slot;
     return wp_ll_area(ll, owner) + ll->offsets.summands +
            wp_ll_slot_offset(idx, ll->plan.answer_bytes);
 }
@@ -313,11 +314,11 @@ WP_FN char *wp_ll_late_weights(const struct wp_low_latency *ll, int32_t owner, u
 
 /* ------------------------------------------------------------------ memory of this rank */
 
-/* The entry of a token's first choice in a table [halves][max_tokens][num_topk]. */
+/* The entry of a token's first choice in a table [buffers][max_tokens][num_topk]. */
 WP_FN uint32_t wp_ll_choice_idx(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
     const uint32_t row =
-        wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
+        wp_ll_buffer(&ll->plan, number) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
     return row * (uint32_t)ll->plan.num_topk;
 }
 

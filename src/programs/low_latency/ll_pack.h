@@ -27,7 +27,7 @@ WP_FN uint32_t *wp_ll_head_of(const struct wp_ll_taker *taker, int32_t source)
 /* One warp of a block that has received from all sources calls this. It writes the number of rows
  * of each source: the range of the last block has the source's last rows. A masked rank's rows
  * count as none. */
-WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
+WP_FN void wp_ll_send_num_rows(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
@@ -54,7 +54,7 @@ WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker,
     if (WP_LL_NODES(wp_ll_is_put(ll, WP_LL_ROWS, site->rank), 0))
         return WP_LL_NODES(wp_ll_take_remote_head(warp, ll, taker->number, (int32_t *)words, site),
                            WP_STATUS_OK);
-    brought.rank = WP_LL_NODES(wp_ll_teller(ll, WP_LL_ROWS, site->rank), site->rank);
+    brought.rank = WP_LL_NODES(wp_ll_word_sender(ll, WP_LL_ROWS, site->rank), site->rank);
     return wp_tagged_take_relaxed(warp, head, words, taker->num_head_words, &brought);
 }
 
@@ -126,7 +126,7 @@ WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_ex
  * these have heard, so they are awake. With signals counts become the rows at which sources begin.
  * If an expert has no room for all rows, the source with most of them has sent more than its share,
  * since its tokens choose the expert twice. */
-WP_FN void wp_ll_tell_experts(const struct wp_ll_taker *taker)
+WP_FN void wp_ll_send_experts(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = taker->args;
@@ -177,7 +177,7 @@ WP_FN enum wp_status wp_ll_find_bases(const struct wp_ll_taker *taker)
     wp_ll_miss_masked(taker->run); /* whose head is not there, even if its rows have come */
     if (status != WP_STATUS_OK)
         return status;
-    wp_ll_tell_experts(taker);
+    wp_ll_send_experts(taker);
     wp_block_sync(warp);
     return status;
 }

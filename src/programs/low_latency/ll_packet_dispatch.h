@@ -18,13 +18,13 @@
 struct wp_ll_packet_rows {
     struct wp_ll_taker taker;
     struct wp_packets packets;
-    uint32_t roomy; /* ranks that are known to have room: a bit for each */
+    uint32_t credited_ranks; /* ranks that are known to have room: a bit for each */
 };
 
 /* A warp loads this before it needs it. */
 enum { WP_LL_CHOICES_TOGETHER = 4 };
 struct wp_ll_route_loads {
-    int32_t taken;                           /* what the lane's rank has taken (wp_ll_note_heard) */
+    int32_t taken; /* what the lane's rank has taken (wp_ll_note_received) */
     int64_t experts[WP_LL_CHOICES_TOGETHER]; /* of some choices of all tokens */
     /* For the next work item that is sent: */
     int64_t expert; /* of the lane's choice of the token, */
@@ -142,7 +142,7 @@ WP_FN struct wp_ll_unit wp_ll_counted_unit_of(const struct wp_low_latency *ll,
 /* ------------------------------------------------------------------ how many rows come */
 
 /* One lane calls this. It sends a rank the number of its rows. */
-WP_FN void wp_ll_tell_count(const struct wp_ll_packet_rows *rows, int32_t rank, int32_t num_rows)
+WP_FN void wp_ll_send_count(const struct wp_ll_packet_rows *rows, int32_t rank, int32_t num_rows)
 {
     const struct wp_ll_run *run = rows->taker.run;
     const uint64_t number = rows->taker.number;
@@ -154,7 +154,7 @@ WP_FN void wp_ll_tell_count(const struct wp_ll_packet_rows *rows, int32_t rank, 
 
 /* Warp-wide: receives the number of rows of a source. By expert, the first block has waited for the
  * source before, and all blocks have agreed on heads. */
-WP_FN enum wp_status wp_ll_hear_count(const struct wp_ll_packet_rows *rows, int32_t source)
+WP_FN enum wp_status wp_ll_receive_count(const struct wp_ll_packet_rows *rows, int32_t source)
 {
     struct wp_ll_run *run = rows->taker.run;
     const struct wp_low_latency_dispatch_args *args = rows->taker.args;
@@ -164,15 +164,15 @@ WP_FN enum wp_status wp_ll_hear_count(const struct wp_ll_packet_rows *rows, int3
     if (ll->plan.is_by_expert)
         wp_ll_look_at_masks(run);
     struct wp_ll_wait wait =
-        wp_ll_wait_to_hear(run, WP_LL_ROWS, is_first_lane ? source : WP_NO_RANK, number,
-                           ll->plan.is_by_expert ? NULL : ll->waited_ns);
+        wp_ll_wait_to_receive(run, WP_LL_ROWS, is_first_lane ? source : WP_NO_RANK, number,
+                              ll->plan.is_by_expert ? NULL : ll->waited_ns);
     const enum wp_status status = wp_ll_await_lanes(run, &wait, number);
     int32_t num_rows = 0;
     if (!is_first_lane || status != WP_STATUS_OK)
         return status;
     if (!wp_ll_leaves_out(run, source)) {
-        num_rows = wp_ll_note_heard(ll, source, number, wait.seen);
-        ll->num_rows[wp_ll_rank_of_half(ll, number, source)] = num_rows;
+        num_rows = wp_ll_note_received(ll, source, number, wait.seen);
+        ll->num_rows[wp_ll_rank_of_buffer(ll, number, source)] = num_rows;
     }
     if (args->num_rows_per_rank != NULL)
         args->num_rows_per_rank[source] = num_rows;
@@ -212,7 +212,7 @@ WP_FN enum wp_status wp_ll_take_each(const struct wp_ll_packet_rows *rows,
 /* All warps of a block call this, and meet afterwards. A block that has all heads knows where each
  * part of a row goes before the part comes. With masks, all blocks must use the same heads. The
  * last warps receive, since they have least other work. */
-WP_FN enum wp_status wp_ll_hear_heads(const struct wp_ll_packet_rows *rows)
+WP_FN enum wp_status wp_ll_receive_heads(const struct wp_ll_packet_rows *rows)
 {
     struct wp_ll_run *run = rows->taker.run;
     struct wp_warp *warp = run->op.warp;
@@ -360,21 +360,21 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_sent + 1;
     const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
-    const uint64_t num_halves = (uint64_t)args->ll.plan.num_halves;
+    const uint64_t num_buffers = (uint64_t)args->ll.plan.num_buffers;
     struct wp_ll_packet_rows rows = wp_ll_packet_rows_of(run, args, number);
-    if (num_outstanding >= num_halves)
-        return wp_ll_fail(run, num_halves, num_outstanding + 1);
+    if (num_outstanding >= num_buffers)
+        return wp_ll_fail(run, num_buffers, num_outstanding + 1);
     /* Only credit that an earlier launch received counts. Credit that another block of this launch
      * receives is not ordered before this block's stores. */
     const uint32_t known = (uint32_t)loads.taken >> wp_ll_taken_shift(number - 1);
     const int16_t num_lacking = (int16_t)((uint32_t)wp_ll_number_before(run, number) - known);
-    rows.roomy =
+    rows.credited_ranks =
         wp_ballot(warp, num_lacking <= 0 && wp_lane_idx(warp) < args->ll.exchange.num_ranks);
     const enum wp_status status = route_send(&rows, loads);
-    struct wp_ll_half half = wp_ll_half_of(run, number);
-    half.tokens.begin = 0;
-    half.tokens.end = args->num_tokens;
-    wp_ll_remember(run, number, half);
+    struct wp_ll_buffer buffer = wp_ll_buffer_state(run, number);
+    buffer.tokens.begin = 0;
+    buffer.tokens.end = args->num_tokens;
+    wp_ll_remember(run, number, buffer);
     run->numbers.rows_sent = number;
     return status;
 }
@@ -392,7 +392,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     if (number > run->numbers.rows_sent)
         status = wp_ll_fail(run, run->numbers.rows_sent, number);
     else if (ll->plan.is_by_expert && wp_block_idx(warp) < wp_ll_num_receiving_blocks(warp, ll))
-        status = wp_ll_hear_heads(&rows);
+        status = wp_ll_receive_heads(&rows);
     status = wp_ll_commit(run, wp_block_status(warp, status));
     if (status != WP_STATUS_OK)
         return status;
@@ -401,11 +401,11 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     else if (ll->plan.is_by_expert)
         wp_admit_next(warp); /* all ranks have started */
     if (ll->plan.is_by_expert && wp_block_idx(warp) == 0)
-        wp_ll_tell_experts(&rows.taker);
+        wp_ll_send_experts(&rows.taker);
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step)
         status = wp_ll_unless_absent(route_receive(&rows, i));
     if (wp_block_idx(warp) == 0 && wp_ll_thread_idx(warp) == 0)
-        *ll->received_half = (int32_t)wp_ll_half(&ll->plan, number);
+        *ll->received_buffer = (int32_t)wp_ll_buffer(&ll->plan, number);
     return wp_ll_end_committed(run, status);
 }
 
@@ -418,7 +418,7 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
     enum wp_status status = WP_STATUS_OK;
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    wp_ll_tell_taken(&run, receives ? args->missing_ranks : NULL);
+    wp_ll_send_taken(&run, receives ? args->missing_ranks : NULL);
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, loads);
     return status == WP_STATUS_OK && receives ? receive(&run, args)

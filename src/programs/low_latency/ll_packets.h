@@ -8,9 +8,9 @@
  * of a row are the bytes of its slot. A rank sends each target one more word: how many rows come,
  * or that answers come.
  *
- * The packets of number n lie in half n % num_halves. They are sent when the target has credited
- * number n - num_halves. A rank gives credit as its next launch begins, when all blocks of the
- * launch before have ended: in the words WP_LL_ROOM of the first block. It gives credit for rows
+ * The packets of number n lie in buffer n % num_buffers. They are sent when the target has credited
+ * number n - num_buffers. A rank gives credit as its next launch begins, when all blocks of the
+ * launch before have ended: in the words WP_LL_CREDIT of the first block. It gives credit for rows
  * along with the count of rows, too. A rank that has received this credit does not load those words
  * in its next launch.
  */
@@ -93,7 +93,7 @@ WP_FN int wp_ll_waits_again(struct wp_ll_run *run, struct wp_ll_packet_wait *wai
     if (!wp_ll_has_masks(&ll->masks) || status != WP_STATUS_ABSENT ||
         wp_ballot(warp, wait->progress.missing != 0) == 0)
         return 0;
-    wp_ll_tell_waits(run, ll->masks.mask); /* before it looks at each of many, which takes time */
+    wp_ll_send_waits(run, ll->masks.mask); /* before it looks at each of many, which takes time */
     for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
         int goes_on = 0;
         if (wait->num_periods == 0)
@@ -182,11 +182,11 @@ WP_FN struct wp_ll_turns wp_ll_turns_to(enum wp_ll_phase phase, struct wp_warp *
     const int32_t num_blocks =
         sends ? wp_num_blocks(warp) - ll->num_receivers : wp_ll_num_receiving_blocks(warp, ll);
     const int32_t block = wp_block_idx(warp) - (sends ? ll->num_receivers : 0);
-    const int32_t num_workers = wp_num_warps(warp) - ll->num_hearers;
+    const int32_t num_workers = wp_num_warps(warp) - ll->num_receiver_warps;
     const struct wp_ll_turns none = {INT32_MAX, 0};
     const struct wp_ll_turns turns = {block + wp_warp_idx(warp) * num_blocks,
                                       num_blocks * num_workers};
-    const int works = ll->num_hearers == 0 || wp_warp_idx(warp) < num_workers;
+    const int works = ll->num_receiver_warps == 0 || wp_warp_idx(warp) < num_workers;
     return block >= 0 && block < num_blocks && works ? turns : none;
 }
 
@@ -202,19 +202,20 @@ WP_FN struct wp_ll_elements wp_ll_part_elements(const struct wp_ll_plan *plan,
 /* ------------------------------------------------------------------ packets */
 
 /* Where each rank has the packets of a number, and their escape words. */
-WP_FN struct wp_packets wp_ll_packets_of(const struct wp_low_latency *ll, enum wp_ll_mail mail,
-                                         uint64_t number)
+WP_FN struct wp_packets wp_ll_packets_of(const struct wp_low_latency *ll,
+                                         enum wp_ll_payload payload, uint64_t number)
 {
-    const int are_rows = mail == WP_LL_ROWS;
-    const uint64_t half_bytes =
-        are_rows ? ll->offsets.row_packets_half : ll->offsets.answer_packets_half;
+    const int are_rows = payload == WP_LL_ROWS;
+    const uint64_t buffer_bytes =
+        are_rows ? ll->offsets.row_packets_buffer : ll->offsets.answer_packets_buffer;
     const uint64_t offset = are_rows ? ll->offsets.row_packets : ll->offsets.answer_packets;
-    const uint64_t begin = wp_ll_half(&ll->plan, number) == 0 ? offset : offset + 2 * half_bytes;
+    const uint64_t begin =
+        wp_ll_buffer(&ll->plan, number) == 0 ? offset : offset + 2 * buffer_bytes;
     const struct wp_packets packets = {ll->exchange.rank,
                                        ll->exchange.num_ranks,
                                        ll->areas != NULL ? ll->areas : ll->near_areas,
                                        begin,
-                                       begin + half_bytes,
+                                       begin + buffer_bytes,
                                        number,
                                        ll->exchange.mailbox_offset,
                                        wp_ll_period_ms(&ll->masks)};
@@ -242,10 +243,11 @@ WP_FN uint64_t wp_ll_answer_packet(const struct wp_low_latency *ll, int32_t answ
 
 /* The word by which a rank tells how many rows it sends, or that it has answered. */
 WP_FN uint64_t *wp_ll_comes_word(const struct wp_low_latency *ll, int32_t owner,
-                                 enum wp_ll_mail mail, uint64_t number, int32_t source)
+                                 enum wp_ll_payload payload, uint64_t number, int32_t source)
 {
-    const uint32_t idx = (uint32_t)mail * (uint32_t)(ll->plan.num_halves * ll->exchange.num_ranks) +
-                         wp_ll_rank_of_half(ll, number, source);
+    const uint32_t idx =
+        (uint32_t)payload * (uint32_t)(ll->plan.num_buffers * ll->exchange.num_ranks) +
+        wp_ll_rank_of_buffer(ll, number, source);
     return (uint64_t *)(void *)(wp_ll_area(ll, owner) + ll->offsets.comes) + idx;
 }
 
@@ -264,11 +266,11 @@ WP_FN uint64_t wp_ll_comes(uint64_t number, int32_t num_rows, uint32_t num_behin
            (uint32_t)(WP_LL_MOST_ROWS - num_rows) << WP_LL_BEHIND_BITS | num_behind;
 }
 
-/* ------------------------------------------------------------------ room */
+/* ------------------------------------------------------------------ credit */
 
 /* All warps call this as a launch begins. It gives credit for what this rank has received. It also
  * writes that no rank is missing, with masks, if the launch writes missing_ranks. */
-WP_FN void wp_ll_tell_taken(struct wp_ll_run *run, int32_t *missing_ranks)
+WP_FN void wp_ll_send_taken(struct wp_ll_run *run, int32_t *missing_ranks)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
@@ -281,19 +283,19 @@ WP_FN void wp_ll_tell_taken(struct wp_ll_run *run, int32_t *missing_ranks)
             wp_store_relaxed(&missing_ranks[rank], WP_LL_THERE);
         if (wp_ll_leaves_out(run, rank))
             continue;
-        wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ROWS, own, 0),
+        wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_CREDIT, WP_LL_ROWS, own, 0),
                   run->numbers.rows_received);
-        wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ANSWERS, own, 0),
+        wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_CREDIT, WP_LL_ANSWERS, own, 0),
                   run->numbers.answers_received);
     }
 }
 
 /* Warp-wide: waits until a rank has given the credit that `number` needs, or is left out. */
-WP_FN enum wp_status wp_ll_await_room(struct wp_ll_run *run, enum wp_ll_mail mail, int32_t rank,
-                                      uint64_t number)
+WP_FN enum wp_status wp_ll_await_credit(struct wp_ll_run *run, enum wp_ll_payload payload,
+                                        int32_t rank, uint64_t number)
 {
     const struct wp_low_latency *ll = run->ll;
-    struct wp_ll_wait wait = {{wp_ll_word(ll, ll->exchange.rank, WP_LL_ROOM, mail, rank, 0),
+    struct wp_ll_wait wait = {{wp_ll_word(ll, ll->exchange.rank, WP_LL_CREDIT, payload, rank, 0),
                                wp_ll_number_before(run, number)},
                               wp_ll_site(run, WP_PHASE_FINISH, rank),
                               NULL,
@@ -310,8 +312,8 @@ WP_FN uint32_t wp_ll_taken_shift(uint64_t number)
 
 /* One lane calls this: the only one that receives the rank's word for rows in this launch. It keeps
  * the credit. Returns the number of rows. */
-WP_FN int32_t wp_ll_note_heard(const struct wp_low_latency *ll, int32_t rank, uint64_t number,
-                               uint64_t word)
+WP_FN int32_t wp_ll_note_received(const struct wp_low_latency *ll, int32_t rank, uint64_t number,
+                                  uint64_t word)
 {
     const uint32_t shift = wp_ll_taken_shift(number);
     const uint32_t num_behind = (uint32_t)word & ((1u << WP_LL_BEHIND_BITS) - 1);
@@ -343,8 +345,9 @@ WP_FN enum wp_status wp_ll_end_committed(const struct wp_ll_run *run, enum wp_st
 
 /* A lane's wait for the word of a rank of `number`, if there is a rank. It adds the time to
  * waits_ns, if that is not NULL. */
-WP_FN struct wp_ll_wait wp_ll_wait_to_hear(const struct wp_ll_run *run, enum wp_ll_mail mail,
-                                           int32_t rank, uint64_t number, int64_t *waits_ns)
+WP_FN struct wp_ll_wait wp_ll_wait_to_receive(const struct wp_ll_run *run,
+                                              enum wp_ll_payload payload, int32_t rank,
+                                              uint64_t number, int64_t *waits_ns)
 {
     const struct wp_low_latency *ll = run->ll;
     struct wp_ll_wait wait = {{NULL, wp_ll_comes(number, WP_LL_MOST_ROWS, 0)},
@@ -352,7 +355,7 @@ WP_FN struct wp_ll_wait wp_ll_wait_to_hear(const struct wp_ll_run *run, enum wp_
                               NULL,
                               0};
     if (rank != WP_NO_RANK)
-        wait.told.word = wp_ll_comes_word(ll, ll->exchange.rank, mail, number, rank);
+        wait.told.word = wp_ll_comes_word(ll, ll->exchange.rank, payload, number, rank);
     if (rank != WP_NO_RANK && waits_ns != NULL)
         wait.waited_ns = waits_ns + rank;
     return wait;
@@ -361,8 +364,8 @@ WP_FN struct wp_ll_wait wp_ll_wait_to_hear(const struct wp_ll_run *run, enum wp_
 /* The leader warp waits for the words of all ranks. All ranks have started then, so the next launch
  * may come: among 4 H200 a combine of one token by rank takes 4.0 us, not 4.2 (2026-11-27). Without
  * masks each lane waits by itself: in the other loop combine of few tokens spills (sm_90). */
-WP_FN enum wp_status wp_ll_hear_all(struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number,
-                                    int64_t *waits_ns)
+WP_FN enum wp_status wp_ll_receive_all(struct wp_ll_run *run, enum wp_ll_payload payload,
+                                       uint64_t number, int64_t *waits_ns)
 {
     struct wp_warp *warp = run->op.warp;
     const int32_t num_ranks = run->ll->exchange.num_ranks, lane = wp_lane_idx(warp);
@@ -373,12 +376,12 @@ WP_FN enum wp_status wp_ll_hear_all(struct wp_ll_run *run, enum wp_ll_mail mail,
     for (int32_t first = 0; has_masks && first < num_ranks && status == WP_STATUS_OK;
          first += WP_WARP_SIZE) {
         const int32_t rank = first + lane < num_ranks ? first + lane : WP_NO_RANK;
-        struct wp_ll_wait wait = wp_ll_wait_to_hear(run, mail, rank, number, waits_ns);
+        struct wp_ll_wait wait = wp_ll_wait_to_receive(run, payload, rank, number, waits_ns);
         status = wp_ll_await_lanes(run, &wait, number);
     }
     for (int32_t rank = lane; !has_masks && rank < num_ranks && status == WP_STATUS_OK;
          rank += WP_WARP_SIZE) {
-        struct wp_ll_wait wait = wp_ll_wait_to_hear(run, mail, rank, number, waits_ns);
+        struct wp_ll_wait wait = wp_ll_wait_to_receive(run, payload, rank, number, waits_ns);
         status = wp_ll_await_once(run, &wait);
     }
     status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);

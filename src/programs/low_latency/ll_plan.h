@@ -117,12 +117,12 @@ WP_FN void wp_ll_mask_out(const struct wp_ll_masks *masks, int32_t rank)
 #define WP_LL_HAS_RELAYS(plan) (WP_LL_HAS_NODES(plan) && (plan)->message.num_sources > 0)
 #endif
 
-enum wp_ll_mail {
+enum wp_ll_payload {
     WP_LL_ROWS,
     WP_LL_ANSWERS,
-    WP_LL_NUM_MAILS,
+    WP_LL_NUM_PAYLOADS,
     /* Rows on their way to the rank that relays them (relay.h). They share the words of rows. */
-    WP_LL_RELAYS = WP_LL_NUM_MAILS,
+    WP_LL_RELAYS = WP_LL_NUM_PAYLOADS,
     WP_LL_STOPPED = WP_LL_ROWS, /* of WP_LL_RETURNED: its steps (low_latency_unmask.c) */
     WP_LL_CLEAN = WP_LL_ANSWERS
 };
@@ -167,7 +167,7 @@ struct wp_ll_numbers {
 };
 
 /* A credit: the last numbers of rows and of answers that are no longer needed; 0: none. */
-struct wp_ll_room {
+struct wp_ll_credit {
     uint64_t rows, answers;
 };
 
@@ -177,16 +177,16 @@ struct wp_ll_tokens {
     int32_t end;
 };
 
-struct wp_ll_half {
-    struct wp_ll_tokens tokens; /* of this rank, in the result of this half */
-    enum wp_ll_use use;         /* whether the answers of this half end a result, */
+struct wp_ll_buffer {
+    struct wp_ll_tokens tokens; /* of this rank, in the result of this buffer */
+    enum wp_ll_use use;         /* whether the answers of this buffer end a result, */
     uint64_t answered;          /* and which */
 };
 
 /* The state that a block keeps from launch to launch. */
 struct wp_ll_block {
     struct wp_ll_numbers numbers;
-    struct wp_ll_half halves[WP_NUM_HALVES];
+    struct wp_ll_buffer buffers[WP_NUM_BUFFERS];
 };
 
 /* Offsets in the slot of a row, which begins with its elements. */
@@ -206,7 +206,7 @@ struct wp_ll_slot {
  * which the answers of a rank lie one behind the other; rows tell where. Ranks share these slots,
  * or with masks have a stride each. */
 struct wp_ll_answer_slots {
-    int32_t per_half;
+    int32_t per_buffer;
     int32_t rank_stride;                 /* 0: ranks share them */
     int32_t place_stride, choice_stride; /* without nodes */
     int32_t block_stride;                /* with nodes */
@@ -254,7 +254,7 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t num_topk;
     int32_t num_topk_log2; /* rounded up */
     uint32_t topk_reciprocal;
-    int32_t num_halves;
+    int32_t num_buffers;
     int32_t num_blocks;        /* of every launch */
     int32_t block_tokens;      /* that a block has at most */
     int32_t max_local_experts; /* of any rank */
@@ -301,8 +301,9 @@ struct wp_ll_network {
     char *memory;
     uint64_t place;
     uint64_t heads_offset, rows_offset, messages_offset, answers_offset;
-    uint64_t *taken; /* [mails][halves][num_ranks][num_blocks] arrival words before the next mail */
-    uint64_t *told_epochs; /* with masks: [mails][num_ranks][num_blocks] signalled last */
+    /* [payloads][buffers][num_ranks][num_blocks] arrival words before the next payload. */
+    uint64_t *taken;
+    uint64_t *told_epochs; /* with masks: [payloads][num_ranks][num_blocks] signalled last */
     /* Where partners relay: */
     struct wp_nodes nodes;
     const int32_t *node_of_rank; /* [num_ranks] */
@@ -310,20 +311,20 @@ struct wp_ll_network {
 };
 
 /* The regions of the area that each rank has in its heap, in their order, behind its words.
- * Columns: name; how many things a half has, and the bytes of one, as wp_ll_offsets_of finds
+ * Columns: name; how many things a buffer has, and the bytes of one, as wp_ll_offsets_of finds
  * (layout.h). */
 #define WP_LL_REGIONS(X)                                                                           \
     X(ranges, num_ranges, sizeof(struct wp_ll_range))                                              \
     X(heads, plan->is_by_expert ? ranks : 0, offsets.head_bytes)                                   \
     X(told, plan->is_told ? rows : 0, wp_ll_tagged_bytes(wp_ll_num_told_words(plan)))              \
     X(rows, has_packets && plan->is_by_expert ? 0 : rows, plan->slot.bytes)                        \
-    X(answers, has_packets ? 0 : (uint64_t)plan->answer_slots.per_half, plan->answer_bytes)        \
+    X(answers, has_packets ? 0 : (uint64_t)plan->answer_slots.per_buffer, plan->answer_bytes)      \
     X(messages, num_messages, plan->message.bytes)                                                 \
     X(summands, (uint64_t)wp_ll_num_summands(plan), plan->answer_bytes)                            \
     X(late_weights, plan->weights_come_late ? rows : 0, wp_ll_tagged_bytes(plan->num_topk))        \
-    X(comes, has_packets ? WP_LL_NUM_MAILS *ranks : 0, sizeof(uint64_t))                           \
-    X(row_packets, 2, offsets.row_packets_half) /* escape words take at most as much again */      \
-    X(answer_packets, 2, offsets.answer_packets_half)
+    X(comes, has_packets ? WP_LL_NUM_PAYLOADS *ranks : 0, sizeof(uint64_t))                        \
+    X(row_packets, 2, offsets.row_packets_buffer) /* escape words take at most as much again */    \
+    X(answer_packets, 2, offsets.answer_packets_buffer)
 
 /* Where regions begin: found once, by the host. */
 struct wp_ll_offsets {
@@ -331,8 +332,8 @@ struct wp_ll_offsets {
     WP_LL_REGIONS(WP_LL_DECLARE)
 #undef WP_LL_DECLARE
     uint64_t end;
-    uint64_t head_bytes;                            /* of each head */
-    uint64_t row_packets_half, answer_packets_half; /* bytes of a half */
+    uint64_t head_bytes;                                /* of each head */
+    uint64_t row_packets_buffer, answer_packets_buffer; /* bytes of a buffer */
 };
 
 /* Offsets in memory of a block, behind the words of wp_block_max and, with masks, the missing
@@ -378,26 +379,26 @@ struct wp_low_latency {
     char *const *areas;                 /* these, where the program knows them; else NULL */
     /* These are of this rank: */
     int32_t num_local_experts;
-    int32_t num_hearers;   /* the last warps of a block, which only receive heads */
-    int32_t num_receivers; /* the first blocks, which only receive; 0: all blocks do both */
+    int32_t num_receiver_warps; /* the last warps of a block, which only receive heads */
+    int32_t num_receivers;      /* the first blocks, which only receive; 0: all blocks do both */
     char *area;
     struct wp_ll_share share_of_sources; /* of the rows that come for a block, among its warps */
     struct wp_ll_block *blocks;          /* [num_blocks] */
     struct wp_ll_choice *choices;        /* [num_blocks][block_tokens][num_topk] */
-    int32_t *answering; /* [halves][max_tokens][num_topk] ranks that answer choices; -1: none */
+    int32_t *answering; /* [buffers][max_tokens][num_topk] ranks that answer choices; -1: none */
     /* The same: between nodes the slot of the answer; else, if answers stay, its row; -1: none. */
     int32_t *answer_slots;
     int32_t *counters;        /* [num_blocks][wp_ll_num_counters] */
     int32_t *ranks_of_tokens; /* [num_blocks][max_tokens][wp_ll_rank_words] */
     int32_t *expert_bases;    /* [num_blocks][num_ranks][max_local_experts] */
     char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
-    int32_t *received_half;   /* [1] of the result that was received last */
-    /* [halves][num_ranks][max_tokens][num_topk], by expert. */
+    int32_t *received_buffer; /* [1] of the result that was received last */
+    /* [buffers][num_ranks][max_tokens][num_topk], by expert. */
     struct wp_ll_packed_choice *packed_choices;
     /* In packets: */
-    int32_t *num_rows;    /* [halves][num_ranks] that have come from a source */
-    int32_t *row_targets; /* [halves][num_ranks][max_tokens] whether a token has gone to a rank */
-    int32_t *rows_taken;  /* [num_ranks] credit (wp_ll_note_heard), by wp_add_relaxed */
+    int32_t *num_rows;    /* [buffers][num_ranks] that have come from a source */
+    int32_t *row_targets; /* [buffers][num_ranks][max_tokens] whether a token has gone to a rank */
+    int32_t *rows_taken;  /* [num_ranks] credit (wp_ll_note_received), by wp_add_relaxed */
     struct wp_ll_masks masks;
     int64_t *waited_ns; /* [num_ranks] or NULL: the launch adds its waits for each rank */
 };

@@ -17,13 +17,13 @@
  *              the first of them. With masks, and in packets, slot [answering rank][token], so that
  *              each slot has one writer.
  *
- * Numbers and halves. Operations are counted: dispatch n sends rows n, combine n sends answers n.
+ * Numbers and buffers. Operations are counted: dispatch n sends rows n, combine n sends answers n.
  * The two are counted apart, since a result may be answered twice (keep) or released. Receive
- * memory has num_halves buffers, each called a half: as many as results at a time, 1 or 2. Number n
- * lies in half n % num_halves, and overwrites number n - num_halves.
+ * memory has num_buffers buffers: as many as results at a time, 1 or 2. Number n
+ * lies in buffer n % num_buffers, and overwrites number n - num_buffers.
  *
- * Credits. A rank writes number n when the target no longer needs number n - num_halves. The target
- * gives this credit, which the code calls room:
+ * Credits. A rank writes number n when the target no longer needs number n - num_buffers. The
+ * target gives this credit:
  *
  *     rows     when its own result n has ended: it has received the answers to its own tokens, or
  *              has released the result. By then it has also answered the rows of the others.
@@ -34,23 +34,23 @@
  * Signals. Block b does the same part of the work on every rank. It sends the b-th share of its
  * rank's tokens, receives what block b of the other ranks has sent, and answers that. So the blocks
  * of one rank never wait for each other: each block counts the tokens of the blocks before it. Each
- * pair of ranks has two words for each block and each kind of mail, which is rows or answers:
+ * pair of ranks has two words for each block and each kind of payload, which is rows or answers:
  *
- *     arrived[mail][source][block]  in the memory of the target: the last number that has come. The
- *                                   source stores it with release behind its rows.
- *     room[mail][target][block]     in the memory of the source: the last number with credit.
+ *     arrived[payload][source][block]  in the memory of the target: the last number that has come.
+ *                                      The source stores it with release behind its rows.
+ *     credit[payload][target][block]   in the memory of the source: the last number with credit.
  *
  * A launch of dispatch:
  *   begin    load the numbers of the block's last launch                               (launch.h)
- *   send     wait for room of rows; find the routes of the block's tokens: targets and indices;
+ *   send     wait for credit of rows; find the routes of the block's tokens: targets and indices;
  *            write rows and ranges, which are the slots that this block fills; signal (send.h,
  *            launch.h)
  *   receive  wait for `arrived` of each source; by expert, pack the rows         (launch.h, pack.h)
  *   end      remember the numbers
  * A launch of combine:
- *   send     wait for room of answers; write them; signal
- *   receive  wait for `arrived` of answers; sum them; give room of answers and, if the result ends,
- *            of rows. A release gives room of rows, too.                               (combine.h)
+ *   send     wait for credit of answers; write them; signal
+ *   receive  wait for `arrived` of answers; sum them; give credit of answers and, if the result
+ *            ends, of rows. A release gives credit of rows, too.                        (combine.h)
  *
  * By expert, a source also sends each target a head, once: how many rows each of the target's
  * experts gets. From the heads of all sources a rank knows where each row is packed.

@@ -13,7 +13,7 @@
  *     credit to relay      A block relays number n after it has sent its own rows n. For these it
  *                          has waited for the credit of all ranks of the node, which covers all
  *                          rows n.
- *     credit for messages  comes when the partner no longer needs result n - num_halves, which it
+ *     credit for messages  comes when the partner no longer needs result n - num_buffers, which it
  *                          has relayed by then. It shares the word of credit for rows.
  *     the rows             need the send phase of the source, which waits for credit alone, and the
  *                          receive phase of the partner. A partner relays before it waits for
@@ -284,7 +284,7 @@ WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
             wp_ll_message_offset(ll, sender->number, wp_ll_message_idx(ll, node), block) + begin,
             message->rows_offset - begin + (uint64_t)rows.num_rows * message->row_bytes,
             wp_ll_range_word(ll, rows)};
-        wp_ll_put_mail(warp, ll, WP_LL_ROWS, sender->number, &put);
+        wp_ll_put_payload(warp, ll, WP_LL_ROWS, sender->number, &put);
     }
 }
 
@@ -389,7 +389,7 @@ WP_FN void wp_ll_relay_ranges(const struct wp_ll_relayer *relayer)
 }
 
 /* The first warp calls this when the block has written. It signals in the name of the sources. */
-WP_FN void wp_ll_tell_relayed(const struct wp_ll_relayer *relayer)
+WP_FN void wp_ll_send_relayed(const struct wp_ll_relayer *relayer)
 {
     struct wp_warp *warp = relayer->run->op.warp;
     const struct wp_low_latency *ll = relayer->run->ll;
@@ -424,7 +424,7 @@ WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
     }
     status = wp_block_status(warp, status);
     if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0)
-        wp_ll_tell_relayed(&relayer);
+        wp_ll_send_relayed(&relayer);
     return status;
 }
 
@@ -561,7 +561,7 @@ WP_FN void wp_ll_put_sums(const struct wp_ll_relayer *relayer)
             message.source, wp_ll_staged_answer(ll, relayer->answers, i, block, 0),
             wp_ll_answer_offset(ll, relayer->answers, first),
             (uint64_t)message.num_rows * ll->plan.answer_bytes, WP_LL_ANSWERED};
-        wp_ll_put_mail(warp, ll, WP_LL_ANSWERS, relayer->answers, &put);
+        wp_ll_put_payload(warp, ll, WP_LL_ANSWERS, relayer->answers, &put);
     }
 }
 

@@ -88,7 +88,7 @@ WP_FN int wp_ll_is_usual(const struct wp_low_latency *ll)
 WP_FN void wp_ll_fix_usual(struct wp_low_latency *ll, const struct wp_low_latency *given)
 {
     ll->areas = given->near_areas;
-    ll->num_hearers = 0;
+    ll->num_receiver_warps = 0;
     ll->plan.dtype = WEFT_BF16;
     ll->plan.element_bytes_log2 = 1;
     ll->plan.answers_stay = 0;
@@ -146,7 +146,7 @@ WP_FN void wp_ll_fix_dispatch(struct wp_low_latency *ll, const struct wp_low_lat
     if (plan->is_told)
         plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
     if (variant.protocol == WP_LL_PROTOCOL_PACKETS && variant.layout == WP_LL_BY_EXPERT)
-        ll->num_hearers = given->num_hearers;
+        ll->num_receiver_warps = given->num_receiver_warps;
     if (variant.protocol != WP_LL_PROTOCOL_PACKETS)
         return;
     ll->num_receivers = 0;

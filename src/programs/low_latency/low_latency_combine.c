@@ -174,7 +174,7 @@ WP_FN void answer_some_choices(const struct answerer *answerer, struct asked_row
 }
 WP_STATIC_ASSERT(2 * WP_WARP_SIZE <= WP_WARP_POINTERS, "a source and a place for each lane");
 
-/* One answer for each choice. If its expert had no room, it is zeros. */
+/* One answer for each choice. If its expert had no credit, it is zeros. */
 WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row row,
                             struct wp_ll_span span)
 {
@@ -282,7 +282,7 @@ WP_FN void send_weights(const struct answerer *answerer)
     const int32_t num_topk = run->ll->plan.num_topk;
     const struct wp_ll_weights_sender sender = {run, answerer->args->late_weights,
                                                 wp_ll_weights(warp), answerer->number};
-    const struct wp_ll_tokens tokens = wp_ll_half_of(run, answerer->result).tokens;
+    const struct wp_ll_tokens tokens = wp_ll_buffer_state(run, answerer->result).tokens;
     int32_t k = wp_warp_idx(warp);
     for (int32_t token = tokens.begin; token < tokens.end; token++) {
         for (; k < num_topk; k += wp_num_warps(warp)) {
@@ -304,7 +304,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     const struct answerer answerer = {run, args, numbers->answers_sent + 1,
                                       numbers->rows_answered + 1};
     if (answerer.result > numbers->rows_received ||
-        answerer.number > numbers->answers_received + (uint64_t)plan->num_halves)
+        answerer.number > numbers->answers_received + (uint64_t)plan->num_buffers)
         return wp_ll_fail(run, numbers->rows_received, answerer.result);
     if (wp_ll_weighs_late(plan))
         send_weights(&answerer);
@@ -313,8 +313,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     if (!has_masks) /* on its way while credit is awaited; with masks that tells whose rows count */
         range = wp_ll_range_for_lane(run, answerer.result, 0);
     enum wp_status status = WP_STATUS_OK;
-    if (!wp_ll_is_room_known(run, answerer.number, answerer.result))
-        status = wp_ll_await_block(run, WP_LL_ROOM, WP_LL_ANSWERS,
+    if (!wp_ll_is_credit_known(run, answerer.number, answerer.result))
+        status = wp_ll_await_block(run, WP_LL_CREDIT, WP_LL_ANSWERS,
                                    wp_ll_number_before(run, answerer.number));
     if (status == WP_STATUS_OK && has_masks)
         range = wp_ll_range_for_lane(run, answerer.result, 0);
@@ -324,14 +324,14 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     status = wp_block_status(warp, status);
     if (status != WP_STATUS_OK)
         return status;
-    struct wp_ll_half half = wp_ll_half_of(run, answerer.number);
-    half.answered = answerer.result;
-    half.use = args->use;
-    wp_ll_remember(run, answerer.number, half);
+    struct wp_ll_buffer buffer = wp_ll_buffer_state(run, answerer.number);
+    buffer.answered = answerer.result;
+    buffer.use = args->use;
+    wp_ll_remember(run, answerer.number, buffer);
     if (wp_ll_weighs_late(plan))
         wp_ll_miss_masked(run); /* whose weights have not come: their answers are not signalled */
     WP_LL_NODES(wp_ll_put_answers(run, answerer.number, answerer.result), (void)0);
-    wp_ll_tell_arrived(run, WP_LL_ANSWERS, answerer.number);
+    wp_ll_send_arrived(run, WP_LL_ANSWERS, answerer.number);
     numbers->answers_sent = answerer.number;
     if (args->use == WP_LL_RESULT_ENDS)
         numbers->rows_answered = answerer.result;
@@ -479,7 +479,7 @@ WP_FN enum wp_status await_and_sum(const struct summer *summer)
         return status;
     wp_admit_next(warp); /* all ranks have started */
     wp_warp_sync(warp);  /* each lane has waited for some ranks */
-    wp_ll_tell_missing(summer->run, summer->args->missing_ranks);
+    wp_ll_send_missing(summer->run, summer->args->missing_ranks);
     if (has_masks)
         part = find_part(summer, part.unit);
     sum_tokens(summer, part);
@@ -491,23 +491,25 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     struct wp_warp *warp = run->op.warp;
     struct wp_ll_numbers *numbers = &run->numbers;
     const uint64_t number = numbers->answers_received + 1;
-    const struct wp_ll_half half = wp_ll_half_of(run, number);
-    const struct wp_ll_tokens tokens = wp_ll_half_of(run, half.answered).tokens;
+    const struct wp_ll_buffer buffer = wp_ll_buffer_state(run, number);
+    const struct wp_ll_tokens tokens = wp_ll_buffer_state(run, buffer.answered).tokens;
     const struct summer summer = {
-        run,           args,   number,
-        half.answered, tokens, wp_ll_share_rows(wp_num_warps(warp), tokens.end - tokens.begin)};
+        run,    args,
+        number, buffer.answered,
+        tokens, wp_ll_share_rows(wp_num_warps(warp), tokens.end - tokens.begin)};
     if (numbers->answers_received >= numbers->answers_sent)
         return wp_ll_fail(run, numbers->answers_sent, number);
-    enum wp_status status = WP_LL_NODES(wp_ll_relay_sums(run, half.answered, number), WP_STATUS_OK);
+    enum wp_status status =
+        WP_LL_NODES(wp_ll_relay_sums(run, buffer.answered, number), WP_STATUS_OK);
     if (status == WP_STATUS_OK)
         status = await_and_sum(&summer);
     status = wp_block_status(warp, status);
     if (status != WP_STATUS_OK)
         return status;
-    struct wp_ll_room room = {0, number};
-    if (half.use == WP_LL_RESULT_ENDS)
-        numbers->rows_ended = room.rows = half.answered;
-    wp_ll_tell_room(run, room);
+    struct wp_ll_credit credit = {0, number};
+    if (buffer.use == WP_LL_RESULT_ENDS)
+        numbers->rows_ended = credit.rows = buffer.answered;
+    wp_ll_give_credit(run, credit);
     numbers->answers_received = number;
     return WP_STATUS_OK;
 }

@@ -202,12 +202,12 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         wp_ll_sender_of(run, args, first, run->numbers.rows_sent + 1);
     const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
     enum wp_status status = WP_STATUS_OK;
-    if (num_outstanding >= (uint64_t)plan->num_halves)
-        return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
+    if (num_outstanding >= (uint64_t)plan->num_buffers)
+        return wp_ll_fail(run, (uint64_t)plan->num_buffers, num_outstanding + 1);
     prefetch_elements(&sender);
     wp_ll_clear_counters(&sender);
     if (wp_ll_is_leader_warp(warp)) /* for all, while they find choices */
-        status = wp_ll_await_ranks(run, WP_LL_ALL_RANKS, WP_LL_ROOM, WP_LL_ROWS,
+        status = wp_ll_await_ranks(run, WP_LL_ALL_RANKS, WP_LL_CREDIT, WP_LL_ROWS,
                                    wp_ll_number_before(run, sender.number));
     wp_ll_find_routes(&sender);
     WP_LL_NODES(wp_ll_find_answer_slots(&sender), (void)0);
@@ -218,11 +218,11 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         send_heads(&sender);
     send_tokens(&sender);
     send_ranges(&sender);
-    struct wp_ll_half half = wp_ll_half_of(run, sender.number);
-    half.tokens = sender.tokens;
-    wp_ll_remember(run, sender.number, half);
+    struct wp_ll_buffer buffer = wp_ll_buffer_state(run, sender.number);
+    buffer.tokens = sender.tokens;
+    wp_ll_remember(run, sender.number, buffer);
     WP_LL_NODES(wp_ll_put_rows(&sender), (void)0);
-    wp_ll_tell_arrived(run, WP_LL_ROWS, sender.number);
+    wp_ll_send_arrived(run, WP_LL_ROWS, sender.number);
     run->numbers.rows_sent = sender.number;
     return WP_STATUS_OK;
 }
@@ -251,20 +251,20 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
     if (status == WP_STATUS_OK) {
         wp_admit_next(warp); /* all ranks have started */
-        if (wp_ll_tell_missing(run, args->missing_ranks))
-            wp_ll_tell_num_rows(&taker);
+        if (wp_ll_send_missing(run, args->missing_ranks))
+            wp_ll_send_num_rows(&taker);
         if (plan->is_by_expert)
             wp_ll_pack_all(&taker);
         if (!wp_ll_has_masks(&args->ll.masks) && wp_warp_idx(warp) == 0 &&
             wp_block_idx(warp) == plan->num_blocks - 1)
-            wp_ll_tell_num_rows(&taker);
+            wp_ll_send_num_rows(&taker);
     }
     status = wp_block_status(warp, status);
     if (status != WP_STATUS_OK)
         return status;
     run->numbers.rows_received = taker.number;
     if (wp_block_idx(warp) == 0 && wp_ll_thread_idx(warp) == 0)
-        *args->ll.received_half = (int32_t)wp_ll_half(plan, taker.number);
+        *args->ll.received_buffer = (int32_t)wp_ll_buffer(plan, taker.number);
     return WP_STATUS_OK;
 }
 

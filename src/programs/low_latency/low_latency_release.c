@@ -10,11 +10,11 @@ WP_FN enum wp_status release(struct wp_ll_run *run)
 {
     struct wp_ll_numbers *numbers = &run->numbers;
     const uint64_t result = numbers->rows_answered + 1;
-    const struct wp_ll_room room = {result, 0};
+    const struct wp_ll_credit credit = {result, 0};
     if (result > numbers->rows_received || numbers->answers_sent != numbers->answers_received)
         return wp_ll_fail(run, numbers->rows_received, result);
     if (!wp_ll_has_packets(&run->ll->plan)) /* the next launch tells of packets */
-        wp_ll_tell_room(run, room);
+        wp_ll_give_credit(run, credit);
     numbers->rows_answered = result;
     numbers->rows_ended = result;
     return WP_STATUS_OK;
@@ -25,11 +25,11 @@ WP_FN enum wp_status release(struct wp_ll_run *run)
 WP_FN enum wp_status leave(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
-    const struct wp_ll_room nothing = {0, WP_LL_NEEDS_NOTHING};
+    const struct wp_ll_credit nothing = {0, WP_LL_NEEDS_NOTHING};
     enum wp_status status = WP_STATUS_OK;
     if (wp_ll_is_leader_warp(warp)) {
-        wp_ll_tell_node_room(run, nothing);
-        status = wp_ll_await_ranks(run, WP_LL_RANKS_OF_NODE, WP_LL_ROOM, WP_LL_ANSWERS,
+        wp_ll_give_node_credit(run, nothing);
+        status = wp_ll_await_ranks(run, WP_LL_RANKS_OF_NODE, WP_LL_CREDIT, WP_LL_ANSWERS,
                                    run->numbers.answers_sent);
     }
     return status;

@@ -8,9 +8,9 @@
  *     stopped   nothing of this rank's earlier launches is under way
  *     clean     the words here that the others signal are zero, and packets are empty
  *
- * A rank clears when all have stopped: before that, earlier mail could still come. It sends nothing
- * before all are clean. Words of a rank that does not take part are left alone: it may still signal
- * them. A rank that does not come in time stays masked.
+ * A rank clears when all have stopped: before that, earlier payload could still come. It sends
+ * nothing before all are clean. Words of a rank that does not take part are left alone: it may
+ * still signal them. A rank that does not come in time stays masked.
  */
 #include "programs/low_latency/ll_nodes.h"
 
@@ -40,8 +40,8 @@ WP_FN int warp_takes_part(const struct wp_ll_run *run, const int32_t *mask, int3
 
 /* Warp-wide: signals a rank of another node, behind all that has been put to it. It adds to the
  * rank's word what that lacks. */
-WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
-                         enum wp_ll_mail step, int32_t rank)
+WP_FN void send_remotely(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
+                         enum wp_ll_payload step, int32_t rank)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
@@ -57,7 +57,7 @@ WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latenc
 
 /* Warp-wide: signals the ranks that take part. */
 WP_FN void tell(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
-                enum wp_ll_mail step)
+                enum wp_ll_payload step)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
@@ -70,13 +70,13 @@ WP_FN void tell(const struct wp_ll_run *run, const struct wp_low_latency_unmask_
     }
     for (int32_t i = 0; i < ll->network.num_remote; i++)
         if (warp_takes_part(run, args->mask, ll->network.ranks[i]))
-            tell_remotely(run, args, step, ll->network.ranks[i]);
+            send_remotely(run, args, step, ll->network.ranks[i]);
 }
 
 /* Warp-wide: waits for the ranks that take part. Those that do not come are missing. */
 WP_FN enum wp_status await_others(const struct wp_ll_run *run,
                                   const struct wp_low_latency_unmask_args *args,
-                                  enum wp_ll_mail step)
+                                  enum wp_ll_payload step)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_exchange *exchange = &run->ll->exchange;
@@ -103,7 +103,7 @@ WP_FN enum wp_status await_others(const struct wp_ll_run *run,
 
 /* All warps call this. They meet. */
 WP_FN enum wp_status pass(const struct wp_ll_run *run,
-                          const struct wp_low_latency_unmask_args *args, enum wp_ll_mail step)
+                          const struct wp_low_latency_unmask_args *args, enum wp_ll_payload step)
 {
     struct wp_warp *warp = run->op.warp;
     enum wp_status status = WP_STATUS_OK;
@@ -116,30 +116,30 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
     return wp_block_status(warp, status);
 }
 
-/* Warp-wide: what a rank of this node has sent in a half, except rows and answers. Memory of the
+/* Warp-wide: what a rank of this node has sent in a buffer, except rows and answers. Memory of the
  * warp is zero. Tagged rows get number 0; what they have besides does not count. */
-WP_FN void clear_half(struct wp_warp *warp, const struct wp_low_latency *ll, uint64_t half,
-                      int32_t rank)
+WP_FN void clear_buffer(struct wp_warp *warp, const struct wp_low_latency *ll, uint64_t buffer,
+                        int32_t rank)
 {
     const struct wp_ll_plan *plan = &ll->plan;
     const int32_t own = ll->exchange.rank;
     const int has_packets = wp_ll_has_packets(plan), is_told = plan->is_told;
     const void *zeros = wp_warp_shared(warp);
     if (plan->is_by_expert) /* that of few tokens fits memory of the warp */
-        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank),
+        wp_tagged_send(warp, own, wp_ll_head(ll, own, buffer, rank),
                        has_packets && !is_told ? zeros : ll->expert_bases,
                        wp_ll_num_head_words(plan), 0);
     for (int32_t token = 0; token < plan->max_tokens; token++) {
         if (plan->weights_come_late)
-            wp_tagged_send(warp, own, wp_ll_late_weights(ll, own, half, rank, token), zeros,
+            wp_tagged_send(warp, own, wp_ll_late_weights(ll, own, buffer, rank, token), zeros,
                            plan->num_topk, 0);
         if (is_told)
-            wp_tagged_send(warp, own, wp_ll_told(ll, own, half, rank, token), zeros,
+            wp_tagged_send(warp, own, wp_ll_told(ll, own, buffer, rank, token), zeros,
                            wp_ll_num_told_words(plan), 0);
     }
     if (has_packets && wp_lane_idx(warp) == 0) {
-        wp_clear(wp_ll_comes_word(ll, own, WP_LL_ROWS, half, rank));
-        wp_clear(wp_ll_comes_word(ll, own, WP_LL_ANSWERS, half, rank));
+        wp_clear(wp_ll_comes_word(ll, own, WP_LL_ROWS, buffer, rank));
+        wp_clear(wp_ll_comes_word(ll, own, WP_LL_ANSWERS, buffer, rank));
     }
 }
 
@@ -154,12 +154,12 @@ WP_FN void clear_local(struct wp_warp *warp, const struct wp_low_latency *ll, in
     const int32_t end = (int32_t)((int64_t)plan->max_tokens * (block + 1) / num_blocks);
     const uint64_t num_tokens = (uint64_t)(end - first);
     const int has_packets = wp_ll_has_packets(plan);
-    for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_MAILS; i += WP_WARP_SIZE)
-        wp_clear(wp_ll_word(ll, ll->exchange.rank, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
-                            (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block));
-    for (uint64_t half = 0; half < (uint64_t)plan->num_halves; half++) {
-        const struct wp_packets rows = wp_ll_packets_of(ll, WP_LL_ROWS, half);
-        const struct wp_packets answers = wp_ll_packets_of(ll, WP_LL_ANSWERS, half);
+    for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_PAYLOADS; i += WP_WARP_SIZE)
+        wp_clear(wp_ll_word(ll, ll->exchange.rank, (enum wp_ll_words)(i / WP_LL_NUM_PAYLOADS),
+                            (enum wp_ll_payload)(i % WP_LL_NUM_PAYLOADS), rank, block));
+    for (uint64_t buffer = 0; buffer < (uint64_t)plan->num_buffers; buffer++) {
+        const struct wp_packets rows = wp_ll_packets_of(ll, WP_LL_ROWS, buffer);
+        const struct wp_packets answers = wp_ll_packets_of(ll, WP_LL_ANSWERS, buffer);
         if (has_packets) {
             wp_packets_clear(warp, &rows, wp_ll_row_packet(ll, rank, first, 0),
                              num_tokens * plan->slot.bytes / WP_PACKET_BYTES);
@@ -167,7 +167,7 @@ WP_FN void clear_local(struct wp_warp *warp, const struct wp_low_latency *ll, in
                              num_tokens * plan->answer_bytes / WP_PACKET_BYTES);
         }
         if (block == num_blocks - 1)
-            clear_half(warp, ll, half, rank);
+            clear_buffer(warp, ll, buffer, rank);
     }
     if (has_packets && block == num_blocks - 1 && wp_lane_idx(warp) == 0)
         wp_store_relaxed(&ll->rows_taken[rank], 0);
@@ -176,18 +176,18 @@ WP_FN void clear_local(struct wp_warp *warp, const struct wp_low_latency *ll, in
 /* One lane: the same for a rank of another node, and what is remembered of its words. */
 WP_FN void clear_remote(const struct wp_low_latency *ll, int32_t rank, int32_t block)
 {
-    for (int32_t i = 0; i < WP_LL_NUM_MAILS; i++) {
-        const enum wp_ll_mail mail = (enum wp_ll_mail)i;
-        wp_clear(wp_ll_own_word(ll, wp_ll_network_word(ll, WP_LL_ROOM, mail, 0, rank, block)));
-        for (uint64_t half = 0; half < (uint64_t)ll->plan.num_halves; half++) {
-            wp_clear(
-                wp_ll_own_word(ll, wp_ll_network_word(ll, WP_LL_ARRIVED, mail, half, rank, block)));
-            *wp_ll_taken(ll, mail, half, rank, block) = 0;
+    for (int32_t i = 0; i < WP_LL_NUM_PAYLOADS; i++) {
+        const enum wp_ll_payload payload = (enum wp_ll_payload)i;
+        wp_clear(wp_ll_own_word(ll, wp_ll_network_word(ll, WP_LL_CREDIT, payload, 0, rank, block)));
+        for (uint64_t buffer = 0; buffer < (uint64_t)ll->plan.num_buffers; buffer++) {
+            wp_clear(wp_ll_own_word(
+                ll, wp_ll_network_word(ll, WP_LL_ARRIVED, payload, buffer, rank, block)));
+            *wp_ll_taken(ll, payload, buffer, rank, block) = 0;
         }
     }
-    for (uint64_t half = 0; half < (uint64_t)ll->plan.num_halves; half++)
+    for (uint64_t buffer = 0; buffer < (uint64_t)ll->plan.num_buffers; buffer++)
         if (block == ll->plan.num_blocks - 1)
-            wp_clear(wp_ll_own_word(ll, wp_ll_network_head_word(ll, half, rank)));
+            wp_clear(wp_ll_own_word(ll, wp_ll_network_head_word(ll, buffer, rank)));
 }
 
 /* All warps call this. It clears what the ranks that take part have sent. */

@@ -194,7 +194,7 @@ WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_LL_NEAR_RANKS * WP_WARP_SHARED_BYTES 
 
 /* Warp-wide, by expert: makes the head of `number`, in memory of the warp, and sends it to a rank
  * that has given credit. Each lane has its first two choices. */
-WP_FN void tell_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+WP_FN void post_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                         const int64_t *loaded, int32_t rank, uint64_t number)
 {
     const struct wp_low_latency *ll = &args->ll;
@@ -291,18 +291,18 @@ WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_unit
     if (!counts)
         going = find_row(warp, args, unit, loads);
     const enum wp_status status =
-        rows->roomy >> unit.rank & 1u
+        rows->credited_ranks >> unit.rank & 1u
             ? WP_STATUS_OK
-            : wp_ll_await_room(rows->taker.run, WP_LL_ROWS, unit.rank, number);
+            : wp_ll_await_credit(rows->taker.run, WP_LL_ROWS, unit.rank, number);
     if (status != WP_STATUS_OK)
         return status;
     const int is_there = !wp_ll_leaves_out(rows->taker.run, unit.rank);
     if (counts && is_there) {
         if (ll->plan.is_by_expert)
-            tell_choices(warp, args, loads->experts, unit.rank, number);
+            post_choices(warp, args, loads->experts, unit.rank, number);
         going = wp_ll_find_going(warp, args, loads->experts, unit.rank, args->num_tokens);
         if (wp_lane_idx(warp) == 0)
-            wp_ll_tell_count(rows, unit.rank, going.num_before);
+            wp_ll_send_count(rows, unit.rank, going.num_before);
     }
     if (counts)
         return status;
@@ -380,7 +380,7 @@ WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t
     const struct wp_ll_unit unit = wp_ll_counted_unit_of(ll, ll->plan.row_parts, i);
     struct wp_ll_packed_choice *kept = NULL;
     if (unit.token == WP_LL_COUNTED)
-        return wp_ll_hear_count(rows, unit.rank);
+        return wp_ll_receive_count(rows, unit.rank);
     if (!ll->plan.is_by_expert)
         return place_unit(rows, unit);
     if (wp_ll_has_choices(ll->plan.row_parts, unit.part))

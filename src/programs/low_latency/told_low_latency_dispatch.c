@@ -178,7 +178,7 @@ WP_FN uint32_t *make_told(struct wp_warp *warp, const struct wp_low_latency_disp
 
 /* Warp-wide: unit i of what is told. The first units tell ranks of all tokens, by expert with the
  * counts that this block has made; others send a rank the metadata of one token. */
-WP_FN enum wp_status tell_unit(struct wp_ll_packet_rows *rows, int32_t i)
+WP_FN enum wp_status post_unit(struct wp_ll_packet_rows *rows, int32_t i)
 {
     struct wp_ll_run *run = rows->taker.run;
     struct wp_warp *warp = run->op.warp;
@@ -187,9 +187,10 @@ WP_FN enum wp_status tell_unit(struct wp_ll_packet_rows *rows, int32_t i)
     const uint64_t number = rows->taker.number;
     const int32_t num_before = (int32_t)wp_divide((uint32_t)i, ll->plan.row_parts.ranks_reciprocal);
     const int32_t rank = i - num_before * ll->exchange.num_ranks, token = num_before - 1;
-    const enum wp_status status =
-        rows->roomy >> rank & 1u ? WP_STATUS_OK : wp_ll_await_room(run, WP_LL_ROWS, rank, number);
-    rows->roomy |= 1u << rank;
+    const enum wp_status status = rows->credited_ranks >> rank & 1u
+                                      ? WP_STATUS_OK
+                                      : wp_ll_await_credit(run, WP_LL_ROWS, rank, number);
+    rows->credited_ranks |= 1u << rank;
     if (status != WP_STATUS_OK || wp_ll_leaves_out(run, rank))
         return status;
     if (token >= 0) {
@@ -204,7 +205,7 @@ WP_FN enum wp_status tell_unit(struct wp_ll_packet_rows *rows, int32_t i)
                        counts_to_tell(warp, ll, rank), wp_ll_num_pairs(&ll->plan), number);
     const int32_t num_rows = count_before(warp, ll, rank, ll->plan.max_tokens);
     if (wp_lane_idx(warp) == 0)
-        wp_ll_tell_count(rows, rank, num_rows);
+        wp_ll_send_count(rows, rank, num_rows);
     return status;
 }
 
@@ -286,12 +287,12 @@ WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_unit
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const uint32_t found = find_ranks(warp, rows->taker.args, part.token, loads->expert);
-    uint32_t left = found & ~rows->roomy & ~run->masked;
+    uint32_t left = found & ~rows->credited_ranks & ~run->masked;
     enum wp_status status = WP_STATUS_OK;
     for (int32_t rank = 0; left != 0 && status == WP_STATUS_OK; rank++, left >>= 1)
         if (left & 1u)
-            status = wp_ll_await_room(run, WP_LL_ROWS, rank, rows->taker.number);
-    rows->roomy |= found;
+            status = wp_ll_await_credit(run, WP_LL_ROWS, rank, rows->taker.number);
+    rows->credited_ranks |= found;
     if (status != WP_STATUS_OK)
         return status;
     const uint32_t ranks = found & ~run->masked;
@@ -318,7 +319,7 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
     if (told.step > 0)
         find_places(warp, args, loads.experts);
     for (int32_t i = told.first; i < num_told && status == WP_STATUS_OK; i += told.step)
-        status = tell_unit(rows, i);
+        status = post_unit(rows, i);
     for (int32_t i = sent.first; i < num_sent && status == WP_STATUS_OK; i += sent.step) {
         if (i > sent.first)
             load_unit(warp, args, i, &loads);
@@ -333,8 +334,8 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
 
 /* Warp-wide: receives so many words of the metadata, in memory of the warp. WP_STATUS_ABSENT: the
  * source is missing. */
-WP_FN enum wp_status hear_token(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
-                                int32_t num_words)
+WP_FN enum wp_status receive_token(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
+                                   int32_t num_words)
 {
     struct wp_ll_run *run = rows->taker.run;
     struct wp_warp *warp = run->op.warp;
@@ -434,11 +435,11 @@ WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t
     const int keeps = wp_ll_has_choices(plan->taken_parts, unit.part);
     const int32_t num_of_places = plan->is_by_expert ? 1 + plan->num_topk : 1;
     if (unit.token == WP_LL_COUNTED)
-        return wp_ll_hear_count(rows, unit.rank);
+        return wp_ll_receive_count(rows, unit.rank);
     if (wp_ll_leaves_out(rows->taker.run, unit.rank))
         return WP_STATUS_OK;
     const enum wp_status status =
-        hear_token(rows, unit, keeps ? wp_ll_num_told_words(plan) : num_of_places);
+        receive_token(rows, unit, keeps ? wp_ll_num_told_words(plan) : num_of_places);
     if (status != WP_STATUS_OK)
         return status;
     const uint32_t row = *(const uint32_t *)wp_warp_shared(rows->taker.run->op.warp);

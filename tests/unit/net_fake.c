@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "net/fake.h"
+#include "net_fake.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,28 +29,28 @@ struct packet {
 };
 
 struct rank {
-    struct weft__net_fake *world;
+    struct net_fake *world;
     struct weft__net *net;
     int32_t rank;
     int event_fd; /* never readable: a world is one thread, in which nobody sleeps */
     struct {
         unsigned char *memory;
     } regions[WEFT__NET_MAX_NUMBERS];
-    uint8_t is_peer[WEFT__NET_FAKE_MAX_RANKS];
-    uint8_t knows_death[WEFT__NET_FAKE_MAX_RANKS];
-    uint64_t told_at[WEFT__NET_FAKE_MAX_RANKS]; /* of the death of another */
+    uint8_t is_peer[NET_FAKE_MAX_RANKS];
+    uint8_t knows_death[NET_FAKE_MAX_RANKS];
+    uint64_t told_at[NET_FAKE_MAX_RANKS]; /* of the death of another */
 };
 
-struct weft__net_fake {
-    struct weft__net_fake_options options;
+struct net_fake {
+    struct net_fake_options options;
     uint64_t random, now, num_writes;
-    struct rank *ranks[WEFT__NET_FAKE_MAX_RANKS];
-    uint8_t is_dead[WEFT__NET_FAKE_MAX_RANKS];
-    uint8_t is_cut[WEFT__NET_FAKE_MAX_RANKS][WEFT__NET_FAKE_MAX_RANKS];
+    struct rank *ranks[NET_FAKE_MAX_RANKS];
+    uint8_t is_dead[NET_FAKE_MAX_RANKS];
+    uint8_t is_cut[NET_FAKE_MAX_RANKS][NET_FAKE_MAX_RANKS];
     struct packet *packets;
 };
 
-static uint64_t draw(struct weft__net_fake *world, uint64_t below)
+static uint64_t draw(struct net_fake *world, uint64_t below)
 {
     world->random += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
     uint64_t z = world->random;
@@ -61,9 +61,9 @@ static uint64_t draw(struct weft__net_fake *world, uint64_t below)
 
 /* ---------------------------------------------------------------- the world */
 
-struct weft__net_fake *weft__net_fake_create(const struct weft__net_fake_options *options)
+struct net_fake *net_fake_create(const struct net_fake_options *options)
 {
-    struct weft__net_fake *world = calloc(1, sizeof(*world));
+    struct net_fake *world = calloc(1, sizeof(*world));
     if (world != NULL) {
         world->options = *options;
         world->random = options->seed;
@@ -77,7 +77,7 @@ static void free_packet(struct packet *packet)
     free(packet);
 }
 
-void weft__net_fake_destroy(struct weft__net_fake *world)
+void net_fake_destroy(struct net_fake *world)
 {
     while (world->packets != NULL) {
         struct packet *first = world->packets;
@@ -87,10 +87,10 @@ void weft__net_fake_destroy(struct weft__net_fake *world)
     free(world);
 }
 
-void weft__net_fake_kill(struct weft__net_fake *world, int32_t rank)
+void net_fake_kill(struct net_fake *world, int32_t rank)
 {
     world->is_dead[rank] = 1;
-    for (int32_t other = 0; other < WEFT__NET_FAKE_MAX_RANKS; other++)
+    for (int32_t other = 0; other < NET_FAKE_MAX_RANKS; other++)
         if (world->ranks[other] != NULL)
             world->ranks[other]->told_at[rank] =
                 world->now + draw(world, world->options.max_delay + 1);
@@ -99,7 +99,7 @@ void weft__net_fake_kill(struct weft__net_fake *world, int32_t rank)
             packet->state = ARRIVED; /* lost: nobody waits for it any more */
 }
 
-void weft__net_fake_cut(struct weft__net_fake *world, int32_t one, int32_t other)
+void net_fake_cut(struct net_fake *world, int32_t one, int32_t other)
 {
     world->is_cut[one][other] = world->is_cut[other][one] = 1;
 }
@@ -108,7 +108,7 @@ void weft__net_fake_cut(struct weft__net_fake *world, int32_t one, int32_t other
 
 static struct packet *add_packet(struct rank *rank, struct weft__net_operation *operation)
 {
-    struct weft__net_fake *world = rank->world;
+    struct net_fake *world = rank->world;
     struct packet *packet = calloc(1, sizeof(*packet));
     if (packet == NULL) {
         weft__net_fail_peer(rank->net, operation->peer, "no memory for a message to rank %d",
@@ -136,7 +136,7 @@ static struct packet *add_packet(struct rank *rank, struct weft__net_operation *
 static enum weft__net_start start(void *state, struct weft__net_operation *operation)
 {
     struct rank *rank = state;
-    struct weft__net_fake *world = rank->world;
+    struct net_fake *world = rank->world;
     if (operation->type == WEFT__NET_MESSAGE && world->options.full_one_in > 0 &&
         draw(world, world->options.full_one_in) == 0)
         return WEFT__NET_FULL;
@@ -145,7 +145,7 @@ static enum weft__net_start start(void *state, struct weft__net_operation *opera
 
 /* ---------------------------------------------------------------- arriving */
 
-static int is_stuck(const struct weft__net_fake *world, const struct packet *packet)
+static int is_stuck(const struct net_fake *world, const struct packet *packet)
 {
     return world->is_cut[packet->from][packet->to] || world->is_dead[packet->to] ||
            world->ranks[packet->to] == NULL;
@@ -157,7 +157,7 @@ static const unsigned char *bytes_of(const struct packet *packet)
 }
 
 /* A piece of a write, which lands without help of the target. */
-static void land(struct weft__net_fake *world, struct packet *packet)
+static void land(struct net_fake *world, struct packet *packet)
 {
     const struct rank *target = world->ranks[packet->to];
     uint64_t num_bytes = packet->header.num_bytes;
@@ -173,7 +173,7 @@ static void land(struct weft__net_fake *world, struct packet *packet)
 }
 
 /* Whether writes before the flush are still on their way. */
-static int is_too_early(const struct weft__net_fake *world, const struct packet *flush)
+static int is_too_early(const struct net_fake *world, const struct packet *flush)
 {
     for (const struct packet *packet = world->packets; packet != NULL; packet = packet->next)
         if (packet->type == WEFT__NET_WRITE && packet->from == flush->from &&
@@ -184,7 +184,7 @@ static int is_too_early(const struct weft__net_fake *world, const struct packet 
 
 static int arrive(struct rank *rank, struct packet *packet)
 {
-    struct weft__net_fake *world = rank->world;
+    struct net_fake *world = rank->world;
     if (packet->state == ARRIVED || world->now < packet->due_at || is_stuck(world, packet))
         return 0;
     if (packet->type == WEFT__NET_WRITE) {
@@ -217,7 +217,7 @@ static int complete(struct rank *rank, struct packet *packet)
     return 1;
 }
 
-static void sweep(struct weft__net_fake *world)
+static void sweep(struct net_fake *world)
 {
     struct packet **link = &world->packets;
     while (*link != NULL) {
@@ -234,8 +234,8 @@ static void sweep(struct weft__net_fake *world)
 static int learn_of_deaths(struct rank *rank)
 {
     int num_deaths = 0;
-    struct weft__net_fake *world = rank->world;
-    for (int32_t other = 0; other < WEFT__NET_FAKE_MAX_RANKS; other++) {
+    struct net_fake *world = rank->world;
+    for (int32_t other = 0; other < NET_FAKE_MAX_RANKS; other++) {
         if (!world->is_dead[other] || !rank->is_peer[other] || rank->knows_death[other] ||
             world->now < rank->told_at[other])
             continue;
@@ -251,7 +251,7 @@ static int progress(void *state)
     struct rank *rank = state;
     int num_events = learn_of_deaths(rank);
     rank->world->now++;
-    /* What arrives or is done starts new packets, which go anywhere into the list; none goes out of
+    /* An arrival or an end starts new packets, which go anywhere into the list; none goes out of
      * it. */
     for (struct packet *packet = rank->world->packets; packet != NULL; packet = packet->next) {
         num_events += arrive(rank, packet);
@@ -271,18 +271,18 @@ static weft_result probe(void)
 static weft_result open_rank(struct weft__net *net, const struct weft__net_config *config,
                              void **state)
 {
-    if (config->fake == NULL || config->num_ranks > WEFT__NET_FAKE_MAX_RANKS)
+    if (config->world == NULL || config->num_ranks > NET_FAKE_MAX_RANKS)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "engine fake needs a world, and takes at most %d ranks",
-                           WEFT__NET_FAKE_MAX_RANKS);
+                           NET_FAKE_MAX_RANKS);
     struct rank *rank = calloc(1, sizeof(*rank));
     if (rank == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a rank");
-    *rank = (struct rank){.world = config->fake,
+    *rank = (struct rank){.world = config->world,
                           .net = net,
                           .rank = config->rank,
                           .event_fd = weft__descriptor_keep(eventfd(0, EFD_CLOEXEC))};
-    config->fake->ranks[config->rank] = rank;
+    rank->world->ranks[config->rank] = rank;
     *state = rank;
     return WEFT_OK;
 }
@@ -336,7 +336,7 @@ static weft_result address(void *state, void *bytes, size_t *num_bytes)
 static weft_result connect_all(void *state, const struct weft__net_blob *addresses)
 {
     struct rank *rank = state;
-    for (int32_t other = 0; other < WEFT__NET_FAKE_MAX_RANKS; other++)
+    for (int32_t other = 0; other < NET_FAKE_MAX_RANKS; other++)
         if (rank->world->ranks[other] != NULL && other != rank->rank)
             rank->is_peer[other] = addresses[other].num_bytes > 0;
     return WEFT_OK;
@@ -374,7 +374,7 @@ static void disconnect(void *state, int32_t peer)
     lose_packets(state, peer, WHAT_IS_UNDER_WAY);
 }
 
-/* What the source has been told of arrives all the same. */
+/* Writes that the source knows as done arrive all the same. */
 static void close_rank(void *state, int64_t deadline_ns)
 {
     struct rank *rank = state;
@@ -387,23 +387,22 @@ static void close_rank(void *state, int64_t deadline_ns)
     free(rank);
 }
 
-const struct weft__net_engine weft__net_fake_engine = {.name = "fake",
-                                                       .header_bytes =
-                                                           sizeof(struct weft__net_header),
-                                                       .probe = probe,
-                                                       .open = open_rank,
-                                                       .max_message_bytes = max_message_bytes,
-                                                       .min_write_bytes = min_write_bytes,
-                                                       .reg = reg,
-                                                       .learn = learn,
-                                                       .unreg = unreg,
-                                                       .address = address,
-                                                       .connect = connect_all,
-                                                       .send = start,
-                                                       .write = start,
-                                                       .flush_writes = start,
-                                                       .progress = progress,
-                                                       .arm = arm,
-                                                       .fd = fd_of,
-                                                       .disconnect = disconnect,
-                                                       .close = close_rank};
+const struct weft__net_engine net_fake_engine = {.name = "fake",
+                                                 .header_bytes = sizeof(struct weft__net_header),
+                                                 .probe = probe,
+                                                 .open = open_rank,
+                                                 .max_message_bytes = max_message_bytes,
+                                                 .min_write_bytes = min_write_bytes,
+                                                 .reg = reg,
+                                                 .learn = learn,
+                                                 .unreg = unreg,
+                                                 .address = address,
+                                                 .connect = connect_all,
+                                                 .send = start,
+                                                 .write = start,
+                                                 .flush_writes = start,
+                                                 .progress = progress,
+                                                 .arm = arm,
+                                                 .fd = fd_of,
+                                                 .disconnect = disconnect,
+                                                 .close = close_rank};
