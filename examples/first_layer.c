@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The smallest MoE layer, whose experts return their input. docs/tutorial.md explains it. Run it with:
- * weft run -n 4 -- first_layer */
+/* The smallest MoE layer, whose experts return their input. docs/tutorial.md explains it. Run it
+ * with: weft run -n 4 -- first_layer */
 #include <stdio.h>
 
 #include "weft.h"

@@ -144,8 +144,8 @@ static void run_expert(int32_t expert, float weight, const float *x, float *y)
         y[h] += weight * (float)(expert + 1) * x[h];
 }
 
-/* Your kernels take the place of this function and of the next one. Memory of the machine, which may
- * be a GPU, is not for the host, so a row is copied to the host and back. */
+/* Your kernels take the place of this function and of the next one. Memory of the machine, which
+ * may be a GPU, is not for the host, so a row is copied to the host and back. */
 static weft_result run_row(const struct layer *layer, const struct rows *rows, int64_t i)
 {
     float *y_of_row = (float *)rows->y + i * HIDDEN;
