@@ -19,6 +19,11 @@ endforeach()
 install(FILES tools/completion/weft.bash RENAME weft
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES tools/completion/_weft DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+# Where make reference has made it.
+install(DIRECTORY ${PROJECT_BINARY_DIR}/c-reference/man/man3
+  DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
+install(DIRECTORY ${PROJECT_BINARY_DIR}/c-reference/html/
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/reference OPTIONAL)
 install(FILES docs/environment.md LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
