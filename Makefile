@@ -70,7 +70,7 @@ wheel: ## the Python package as a wheel, with the library for all GPUs: build/wh
 	@scripts/setup build wheel
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/wheel build $(CMAKE_FLAGS)
 
-reference: ## the C reference, HTML and man pages, which make install installs then: build/c-reference
+reference: ## the C reference, HTML and man pages, in build/c-reference; make install takes it along
 	@scripts/setup reference
 	scripts/reference build
 

@@ -24,7 +24,10 @@ install(DIRECTORY ${PROJECT_BINARY_DIR}/c-reference/man/man3
   DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/c-reference/html/
   DESTINATION ${CMAKE_INSTALL_DOCDIR}/reference OPTIONAL)
-install(FILES docs/environment.md LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CHANGELOG.md LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  FILES_MATCHING PATTERN *.md PATTERN *.svg PATTERN *.c PATTERN *.h PATTERN *.py
+  PATTERN __pycache__ EXCLUDE)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 configure_package_config_file(cmake/weft-config.cmake.in weft-config.cmake
