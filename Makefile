@@ -19,7 +19,8 @@ version := $(shell sed -n 's/^.define WEFT_VERSION_[A-Z]* //p' include/weft.h | 
 SCHEDULES ?= 100000
 SEED ?= 1
 
-.PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel python-reference install uninstall dist deb format lint analyze sanitize asan-ubsan tsan clean help
+.PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel reference \
+	python-reference install uninstall dist deb format lint analyze sanitize asan-ubsan tsan clean help
 
 all: ## build the library and the tool (build/weft), for the GPUs of this machine
 	@scripts/setup build
@@ -69,6 +70,10 @@ wheel: ## the Python package as a wheel, with the library for all GPUs: build/wh
 	@scripts/setup build wheel
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/wheel build $(CMAKE_FLAGS)
 
+reference: ## the C reference, HTML and man pages, in build/c-reference; make install takes it along
+	@scripts/setup reference
+	scripts/reference build
+
 python-reference: all ## the reference of the Python package, by pdoc from PyPI: build/reference
 	scripts/python-reference build
 
@@ -78,11 +83,12 @@ install: all ## install below PREFIX (default /usr/local); to DESTDIR, for a pac
 	cmake --install build --prefix $(PREFIX)
 	@cp build/install_manifest.txt $(INSTALLED)
 
-# No folder but those of its own name is removed.
+# No folder but those of its own name, and what is in them, is removed.
 uninstall: ## remove what make install installed last, to DESTDIR if it was there
 	@[ -e $(INSTALLED) ] || { echo "no $(INSTALLED): make install has installed nothing" >&2; exit 1; }
 	sed 's|^|$(DESTDIR)|' $(INSTALLED) | xargs -rd '\n' rm -f
-	sed -n 's|/weft/[^/]*$$|/weft|p' $(INSTALLED) | sort -u | sed 's|^|$(DESTDIR)|' | \
+	sed -n ':up; s|\(/weft\(/.*\)\{0,1\}\)/[^/]*$$|\1|p; tup' $(INSTALLED) | sort -ru | \
+		sed 's|^|$(DESTDIR)|' | \
 		xargs -rd '\n' rmdir --ignore-fail-on-non-empty
 
 # The commit is in it: .gitattributes.

@@ -18,7 +18,15 @@ endforeach()
 install(FILES tools/completion/weft.bash RENAME weft
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES tools/completion/_weft DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-install(FILES docs/environment.md LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Where make reference has made it.
+install(DIRECTORY ${PROJECT_BINARY_DIR}/c-reference/man/man3
+  DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
+install(DIRECTORY ${PROJECT_BINARY_DIR}/c-reference/html/
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/reference OPTIONAL)
+install(FILES README.md CHANGELOG.md LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  FILES_MATCHING PATTERN *.md PATTERN *.svg PATTERN *.c PATTERN *.h PATTERN *.py
+  PATTERN __pycache__ EXCLUDE)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 configure_package_config_file(cmake/weft-config.cmake.in weft-config.cmake

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The smallest MoE layer, whose experts return their input. Run it with: weft run -n 4 -- first_layer
- * The part between the marks stands in README.md, too. */
+/* The smallest MoE layer, whose experts return their input. docs/tutorial.md explains it. Run it
+ * with: weft run -n 4 -- first_layer */
 #include <stdio.h>
 
 #include "weft.h"
@@ -16,7 +16,6 @@
 
 enum { TOKENS = 4, HIDDEN = 8, TOPK = 2, EXPERTS = 16 };
 
-/* [readme] */
 static weft_result layer(weft_ep_handle *handle, const int32_t *topk_idx, const float *x,
                          float *rows, int32_t max_rows, float *out, weft_stream *stream)
 {
@@ -43,7 +42,6 @@ static weft_result layer(weft_ep_handle *handle, const int32_t *topk_idx, const 
                                     .capacity = max_rows};
     return weft_ep_combine(handle, &combine, stream); /* the sum of each token's rows is back */
 }
-/* [end] */
 
 /* Memory of the machine, which may be a GPU, is not for the host: values go through arrays. */
 static weft_result run(weft_comm *comm)

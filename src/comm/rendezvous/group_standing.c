@@ -293,7 +293,7 @@ void weft__group_compare_standings(struct weft__group *group)
                             .calls = calloc(num_called, sizeof(struct call)),
                             .by_key = calloc(num_called, sizeof(struct call *)),
                             .first = calloc((size_t)group->num_ranks + 1, sizeof(int32_t)),
-                            .is_still = calloc((size_t)group->num_ranks, 1)};
+                            .is_still = calloc((size_t)group->num_ranks + 1, 1)};
     if (search.calls != NULL && search.by_key != NULL && search.first != NULL &&
         search.is_still != NULL) {
         open_search(&search);
