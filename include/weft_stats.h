@@ -56,7 +56,7 @@ typedef struct weft_slowest {
 WEFT_API weft_result weft_stats_query_slowest(const weft_comm *comm, weft_slowest *slowest);
 
 /* Writes the flight record of this rank as JSON, for `weft record`: the last operations, the waits,
- * and the ranks for which it waits now. path NULL: record.KEY.RANK.json in the directory that
+ * and the ranks for which it waits now. path NULL: record.JOB.KEY.RANK.json in the directory that
  * WEFT_RECORD names, where each rank writes it by itself when the communicator fails.
  * WEFT_ERROR_UNSUPPORTED with WEFT_RECORDS=0. */
 WEFT_API weft_result weft_records_write(weft_comm *comm, const char *path);

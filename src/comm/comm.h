@@ -79,8 +79,9 @@ struct weft_comm {
     struct weft__windows *windows; /* made with it, and destroyed after it */
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
     uint64_t key;                     /* of this communicator at that point */
-    int32_t num_splits;               /* part of the key of the next split */
-    struct weft__call_step step;      /* of the next exchange of the hosts */
+    uint64_t job; /* no other job has it; that of the parent, or of the rendezvous and its secret */
+    int32_t num_splits;          /* part of the key of the next split */
+    struct weft__call_step step; /* of the next exchange of the hosts */
     /* [num_ranks] in the communicator that it was split from; NULL: from none. Of the api layer. */
     int32_t *parent_ranks;
 };

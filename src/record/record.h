@@ -137,9 +137,10 @@ struct weft__slowest weft__records_find_slowest(const struct weft__records *reco
 
 /* Who writes, and of which communicator. */
 struct weft__record_owner {
-    const char *host, *version, *machine;
+    const char *host, *version, *commit, *machine;
     int32_t pid, rank, num_ranks;
-    uint64_t key; /* of the communicator: the same on all ranks */
+    uint64_t job; /* as of struct weft_comm */
+    uint64_t key; /* of the communicator in its job: the same on all ranks */
     uint32_t timeout_ms;
     const char *failure; /* in words; NULL: none */
     int32_t failed_rank;
