@@ -221,6 +221,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     WEFT__TRY(weft__comm_prepare_records(comm));
     WEFT__TRY(init_topology(comm, origin));
     WEFT__TRY(check_same_machine(comm));
+    WEFT__TRY(weft__comm_compare_clocks(comm));
     WEFT__TRY(comm->hooks->attach(comm));
     WEFT__TRY(weft__heap_create(comm, &origin->config, &comm->heap));
     if (comm->heap_kind->host_can_access)

@@ -141,6 +141,7 @@ struct weft__record_owner {
     int32_t pid, rank, num_ranks;
     uint64_t job; /* as of struct weft_comm */
     uint64_t key; /* of the communicator in its job: the same on all ranks */
+    int64_t clock_ahead_ns, clock_error_ns; /* struct weft__clock */
     uint32_t timeout_ms;
     const char *failure; /* in words; NULL: none */
     int32_t failed_rank;

@@ -51,6 +51,8 @@ static void write_to(const struct writing *writing, FILE *file)
         .num_ranks = comm->num_ranks,
         .job = comm->job,
         .key = comm->key,
+        .clock_ahead_ns = comm->clock.ahead_ns,
+        .clock_error_ns = comm->clock.error_ns,
         .timeout_ms = comm->timeout_ms,
         .failure = has_failed ? status->message : NULL,
         .failed_rank = has_failed ? status->failed_rank : WEFT__NOBODY,
