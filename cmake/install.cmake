@@ -7,11 +7,20 @@ install(TARGETS weft weft_static EXPORT weft-targets)
 install(TARGETS weft_tool)
 install(DIRECTORY include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
 install(FILES docs/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-# man weft-ep, for each command with options, shows the same page.
-file(STRINGS docs/weft.1 sections REGEX "BEGIN OPTIONS")
+# Each command has a page of its own, out of that one.
+file(STRINGS docs/weft.1 sections REGEX "^\\.Ss weft ")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+  docs/weft.1 tools/weft/main.c cmake/manual_page.awk)
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/man)
 foreach(section ${sections})
   string(REGEX REPLACE ".* " "" command "${section}")
-  file(WRITE ${PROJECT_BINARY_DIR}/man/weft-${command}.1 ".so man1/weft.1\n")
+  execute_process(
+    COMMAND awk -v command=${command} -f cmake/manual_page.awk tools/weft/main.c docs/weft.1
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_FILE ${PROJECT_BINARY_DIR}/man/weft-${command}.1
+    RESULT_VARIABLE awk_result)
+  if(NOT awk_result EQUAL 0)
+    message(FATAL_ERROR "cmake/manual_page.awk makes no page of weft ${command}")
+  endif()
   install(FILES ${PROJECT_BINARY_DIR}/man/weft-${command}.1
     DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endforeach()

@@ -22,6 +22,9 @@ typedef struct weft_stats {
     uint64_t num_failed;
     uint64_t num_bytes; /* sent or received by them, whichever is more */
     uint64_t waited_ns; /* in which operations only waited for other ranks */
+    /* By how much the wall clock of this rank's host was ahead of that of rank 0's host when the
+     * communicator was made, to within clock_error_ns; 0 where all ranks are on one host. */
+    int64_t clock_ahead_ns, clock_error_ns;
 } weft_stats;
 
 WEFT_API weft_result weft_stats_query(const weft_comm *comm, weft_stats *stats);
@@ -56,7 +59,7 @@ typedef struct weft_slowest {
 WEFT_API weft_result weft_stats_query_slowest(const weft_comm *comm, weft_slowest *slowest);
 
 /* Writes the flight record of this rank as JSON, for `weft record`: the last operations, the waits,
- * and the ranks for which it waits now. path NULL: record.KEY.RANK.json in the directory that
+ * and the ranks for which it waits now. path NULL: record.JOB.KEY.RANK.json in the directory that
  * WEFT_RECORD names, where each rank writes it by itself when the communicator fails.
  * WEFT_ERROR_UNSUPPORTED with WEFT_RECORDS=0. */
 WEFT_API weft_result weft_records_write(weft_comm *comm, const char *path);

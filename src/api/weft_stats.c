@@ -19,7 +19,9 @@ weft_result weft_stats_query(const weft_comm *comm, weft_stats *stats)
     const weft_stats found = {.num_issued = totals.num_issued,
                               .num_failed = totals.num_failed,
                               .num_bytes = totals.num_bytes,
-                              .waited_ns = totals.waited_ns};
+                              .waited_ns = totals.waited_ns,
+                              .clock_ahead_ns = comm->clock.ahead_ns,
+                              .clock_error_ns = comm->clock.error_ns};
     WEFT__WRITE(weft_stats, stats, &found);
     return WEFT_OK;
 }

@@ -169,6 +169,23 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
     return result == WEFT_OK ? WEFT_OK : weft__error(result, "%s", message);
 }
 
+/* One rendezvous may serve several secrets, each of them a job. */
+static weft_result name_job(weft_comm *comm, const struct origin *origin)
+{
+    uint64_t mark[2];
+    if (origin->parent != NULL) {
+        comm->job = origin->parent->job;
+        return WEFT_OK;
+    }
+    if (comm->link != NULL)
+        memcpy(mark, weft__link_mark_of_server(comm->link), sizeof(mark));
+    else
+        WEFT__TRY(weft__random_bytes(mark, sizeof(mark)));
+    comm->job = weft__hash(weft__hash(WEFT__HASH_SEED, mark, sizeof(mark)), comm->point.nonce,
+                           sizeof(comm->point.nonce));
+    return WEFT_OK;
+}
+
 static weft_result check_same_machine(weft_comm *comm)
 {
     struct name {
@@ -194,10 +211,12 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
         return weft__no_memory("no memory for %d ranks", origin->num_ranks);
     WEFT__TRY(weft__status_init(&comm->status, origin->num_ranks));
     WEFT__TRY(meet(comm, origin));
+    WEFT__TRY(name_job(comm, origin));
     weft__status_know_ranks(&comm->status, comm->identities);
     WEFT__TRY(weft__comm_prepare_records(comm));
     WEFT__TRY(init_topology(comm, origin));
     WEFT__TRY(check_same_machine(comm));
+    WEFT__TRY(weft__comm_compare_clocks(comm));
     WEFT__TRY(comm->hooks->attach(comm));
     WEFT__TRY(weft__heap_create(comm, &origin->config, &comm->heap));
     if (comm->heap_kind->host_can_access)

@@ -79,8 +79,13 @@ struct weft_comm {
     struct weft__windows *windows; /* made with it, and destroyed after it */
     struct weft__meeting_point point; /* where the ranks met; those of a split meet there too */
     uint64_t key;                     /* of this communicator at that point */
-    int32_t num_splits;               /* part of the key of the next split */
-    struct weft__call_step step;      /* of the next exchange of the hosts */
+    struct weft__clock {
+        int64_t ahead_ns; /* this rank's wall clock of that of rank 0; 0: ranks of one host */
+        int64_t error_ns; /* by which that may be wrong */
+    } clock;
+    uint64_t job; /* no other job has it; that of the parent, or of the rendezvous and its secret */
+    int32_t num_splits;          /* part of the key of the next split */
+    struct weft__call_step step; /* of the next exchange of the hosts */
     /* [num_ranks] in the communicator that it was split from; NULL: from none. Of the api layer. */
     int32_t *parent_ranks;
 };
@@ -138,6 +143,9 @@ weft_result weft__comm_compare(const weft_comm *comm, const void *all, size_t by
 weft_result weft__comm_agree(weft_comm *comm, weft_result mine, const char *what);
 /* Zeroed memory of this process for each rank, or for none; the caller frees it. */
 void *weft__comm_calloc(weft_comm *comm, size_t bytes, const char *what, weft_result *result);
+
+/* Compares the wall clocks of the ranks' hosts (comm->clock). */
+weft_result weft__comm_compare_clocks(weft_comm *comm);
 
 /* All of them are made of this. */
 struct weft__share {

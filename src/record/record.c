@@ -8,7 +8,9 @@ enum { RECORD_WORDS = sizeof(struct weft__record) / sizeof(uint64_t) };
 _Static_assert(sizeof(struct weft__record) % sizeof(uint64_t) == 0, "records are whole words");
 _Static_assert(sizeof(struct weft__peer_counters) % sizeof(uint64_t) == 0, "counters are words");
 
-/* Words are read while they are written, so all accesses are atomic. The first one is the id. */
+/* Words are read while they are written, so all accesses are atomic. The first one is the id: with
+ * the bit TAKEN while a thread writes times, and TAKEN alone while one enters a new record. */
+#define TAKEN (UINT64_C(1) << 63)
 union slot {
     struct weft__record record;
     uint64_t words[RECORD_WORDS];
@@ -57,12 +59,20 @@ static union slot *slot_of(struct weft__records *records, uint64_t id)
     return &records->slots[id % (uint64_t)records->size.num_records];
 }
 
-/* The slot, unless a newer record has it. */
-static struct weft__record *own_record(struct weft__records *records, uint64_t id)
+/* The record, for its times, until it is given back; NULL: a newer one has its slot. */
+static struct weft__record *take(struct weft__records *records, uint64_t id)
 {
     union slot *slot = records != NULL && id != 0 ? slot_of(records, id) : NULL;
-    return slot != NULL && __atomic_load_n(&slot->words[0], __ATOMIC_RELAXED) == id ? &slot->record
-                                                                                    : NULL;
+    uint64_t expected = id;
+    return slot != NULL && __atomic_compare_exchange_n(&slot->words[0], &expected, id | TAKEN, 0,
+                                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)
+               ? &slot->record
+               : NULL;
+}
+
+static void give_back(struct weft__record *record, uint64_t id)
+{
+    __atomic_store_n(&record->id, id, __ATOMIC_RELEASE);
 }
 
 uint64_t weft__records_issue(struct weft__records *records, const struct weft__record *record)
@@ -77,7 +87,11 @@ uint64_t weft__records_issue(struct weft__records *records, const struct weft__r
     const uint64_t id =
         atomic_fetch_add_explicit(&records->num_issued, 1, memory_order_relaxed) + 1;
     union slot *slot = slot_of(records, id);
-    __atomic_store_n(&slot->words[0], 0, __ATOMIC_RELAXED);
+    uint64_t older = __atomic_load_n(&slot->words[0], __ATOMIC_RELAXED);
+    /* Nobody waits: while another thread writes in the slot, which is rare, this record is lost. */
+    if (older > id || !__atomic_compare_exchange_n(&slot->words[0], &older, TAKEN, 0,
+                                                   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return id;
     /* Pairs with the acquire fence of a reader: who sees a word of this record sees no older id. */
     atomic_thread_fence(memory_order_release);
     for (int i = 1; i < RECORD_WORDS; i++)
@@ -88,11 +102,12 @@ uint64_t weft__records_issue(struct weft__records *records, const struct weft__r
 
 void weft__records_start(struct weft__records *records, uint64_t id, int64_t now_ns)
 {
-    struct weft__record *record = own_record(records, id);
+    struct weft__record *record = take(records, id);
     if (record == NULL)
         return;
     __atomic_store_n(&record->started_ns, now_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&record->state, WEFT__RECORD_RUNNING, __ATOMIC_RELEASE);
+    give_back(record, id);
 }
 
 static void count_end(struct weft__records *records, const struct weft__record *end)
@@ -111,7 +126,7 @@ void weft__records_end(struct weft__records *records, uint64_t id, const struct 
     if (records == NULL || id == 0)
         return;
     count_end(records, end);
-    struct weft__record *record = own_record(records, id);
+    struct weft__record *record = take(records, id);
     if (record == NULL)
         return;
     __atomic_store_n(&record->ended_ns, end->ended_ns, __ATOMIC_RELAXED);
@@ -120,6 +135,7 @@ void weft__records_end(struct weft__records *records, uint64_t id, const struct 
     __atomic_store_n(&record->last_rank, end->last_rank, __ATOMIC_RELAXED);
     /* Pairs with the acquire of a reader: an operation that has ended has its times. */
     __atomic_store_n(&record->state, end->state, __ATOMIC_RELEASE);
+    give_back(record, id);
 }
 
 void weft__records_fail(struct weft__records *records, int32_t call_idx)
@@ -159,15 +175,16 @@ int weft__records_read(const struct weft__records *records, uint64_t id,
 {
     const union slot *slot = &records->slots[id % (uint64_t)records->size.num_records];
     union slot copy;
-    if (__atomic_load_n(&slot->words[0], __ATOMIC_ACQUIRE) != id)
+    if ((__atomic_load_n(&slot->words[0], __ATOMIC_ACQUIRE) & ~TAKEN) != id)
         return 0;
     const int32_t state = __atomic_load_n(&slot->record.state, __ATOMIC_ACQUIRE);
     for (int i = 0; i < RECORD_WORDS; i++)
         copy.words[i] = __atomic_load_n(&slot->words[i], __ATOMIC_RELAXED);
     atomic_thread_fence(memory_order_acquire);
     *record = copy.record;
+    record->id = id;
     record->state = state;
-    return record->id == id && __atomic_load_n(&slot->words[0], __ATOMIC_RELAXED) == id;
+    return (__atomic_load_n(&slot->words[0], __ATOMIC_RELAXED) & ~TAKEN) == id;
 }
 
 void weft__records_peer(const struct weft__records *records, int32_t rank,

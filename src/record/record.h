@@ -3,10 +3,11 @@
  * What the operations of one communicator do on this rank: a ring of records, the newest of which
  * are kept, and counters for each other rank. Its memory never grows.
  *
- * Nobody takes a lock. The thread that issues an operation takes the next slot; whoever runs the
- * operation writes its times there, each by one store. A reader, on any thread, copies a slot and
- * compares the id before and after: the id is zero while a new record is written. An operation
- * whose slot has been taken by a newer one is not written any more.
+ * Nobody waits. The thread that issues an operation takes the next slot; whoever runs the
+ * operation writes its times there, each by one store. Both mark the slot while they write, and
+ * whoever finds another one's mark does not write. A reader, on any thread, copies a slot and
+ * compares the id before and after. An operation whose slot has been taken by a newer one is not
+ * written any more.
  */
 #pragma once
 
@@ -136,9 +137,11 @@ struct weft__slowest weft__records_find_slowest(const struct weft__records *reco
 
 /* Who writes, and of which communicator. */
 struct weft__record_owner {
-    const char *host, *version, *machine;
+    const char *host, *version, *commit, *machine;
     int32_t pid, rank, num_ranks;
-    uint64_t key; /* of the communicator: the same on all ranks */
+    uint64_t job; /* as of struct weft_comm */
+    uint64_t key; /* of the communicator in its job: the same on all ranks */
+    int64_t clock_ahead_ns, clock_error_ns; /* struct weft__clock */
     uint32_t timeout_ms;
     const char *failure; /* in words; NULL: none */
     int32_t failed_rank;

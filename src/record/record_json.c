@@ -173,12 +173,16 @@ void weft__records_write_json(const struct weft__records *records,
     weft__records_totals(records, &totals);
     fputs("{\"version\": \"2.10\", ", file); /* of the format of PyTorch's */
     write_named_text(file, "weft_version", owner->version);
+    write_named_text(file, "weft_commit", *owner->commit != '\0' ? owner->commit : NULL);
     write_named_text(file, "host", owner->host);
     write_named_text(file, "machine", owner->machine);
     fprintf(file,
-            "\"pid\": %d, \"rank\": %d, \"world_size\": %d, \"key\": \"%016" PRIx64
-            "\", \"clock_offset_ns\": %" PRId64 ", \"time_written_ns\": %" PRId64 ",\n",
-            owner->pid, owner->rank, owner->num_ranks, owner->key, offset_ns, written_ns);
+            "\"pid\": %d, \"rank\": %d, \"world_size\": %d, \"job\": \"%016" PRIx64
+            "\", \"key\": \"%016" PRIx64 "\", \"clock_offset_ns\": %" PRId64
+            ", \"clock_ahead_ns\": %" PRId64 ", \"clock_error_ns\": %" PRId64
+            ", \"time_written_ns\": %" PRId64 ",\n",
+            owner->pid, owner->rank, owner->num_ranks, owner->job, owner->key, offset_ns,
+            owner->clock_ahead_ns, owner->clock_error_ns, written_ns);
     fputs(" ", file);
     write_named_text(file, "failure", owner->failure);
     fprintf(file, "\"failed_rank\": %d, \"waits_for\": [", owner->failed_rank);

@@ -10,7 +10,7 @@ def promised: {  # fields by what they must be
     "a number": "us_min us_median us_max gbps_logical gbps_remote net_gbps",
     "a string": "op machine dtype wire mode format memory version host device date",
     "true or false": "rows_only",
-    "there": "ok net_engine layout route commit"
+    "there": "ok net_engine layout route commit slowest_rank slowest_late_us"
   },
   coll: {
     "a number of things": "ranks bytes count iters warmup blocks warps seed packet_bytes

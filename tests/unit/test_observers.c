@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Observers of a job: what they are told, and that nothing that they do harms the job. */
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -243,5 +244,65 @@ TEST_ON_RANKS(bad_observers_harm_nobody, RANKS_THREADS, 4)
         CHECK(all[0] == round && all[1] == round && all[2] == round, "round %d", round);
     }
     CHECK_OK(weft_comm_destroy(comm));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- a rendezvous that never ends */
+
+/* It greets, and then sends frames without a roster as fast as it can, or a roster byte by byte. */
+struct endless {
+    int fd;
+    int num_frames; /* at once; 0: byte by byte */
+};
+
+static void *be_endless(void *argument)
+{
+    enum { MOST_FRAMES = 4096, SECONDS = 100 };
+    static struct weft__frame_header frames[MOST_FRAMES];
+    const struct endless *endless = argument;
+    const struct weft__greeting greeting = {WEFT__HELLO_MAGIC, WEFT__HELLO_VERSION};
+    const double end_s = clock_s() + SECONDS;
+    const int fd = accept(endless->fd, NULL, NULL);
+    ssize_t sent = 1;
+    for (int i = 0; i < MOST_FRAMES; i++)
+        frames[i].type = WEFT__FRAME_ALIVE;
+    send_frame(fd, WEFT__FRAME_GREETING, &greeting, sizeof greeting, sizeof greeting);
+    if (endless->num_frames == 0)
+        send_frame(fd, WEFT__FRAME_ROSTER, NULL, 0, sizeof(struct weft__roster) << 10);
+    while (sent > 0 && clock_s() < end_s) {
+        const size_t num_bytes = endless->num_frames * sizeof *frames;
+        sent = send(fd, frames, num_bytes > 0 ? num_bytes : 1, MSG_NOSIGNAL);
+        if (num_bytes == 0)
+            poll(NULL, 0, 1);
+    }
+    close(fd);
+    return NULL;
+}
+
+TEST_ON_RANKS(an_endless_answer_ends_at_the_deadline, RANKS_THREADS, 1)
+{
+    for (int num_frames = 0; num_frames <= 4096; num_frames += 4096) {
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+        struct endless endless = {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), num_frames};
+        struct weft__meeting_point point = point_of(context);
+        socklen_t at_bytes = sizeof at;
+        weft_unique_id id;
+        pthread_t thread;
+        int32_t num_ranks;
+        CHECK(bind(endless.fd, (struct sockaddr *)&at, sizeof at) == 0 &&
+                  listen(endless.fd, 1) == 0 &&
+                  getsockname(endless.fd, (struct sockaddr *)&at, &at_bytes) == 0,
+              "no port");
+        point.port = ntohs(at.sin_port);
+        weft__meeting_point_to_id(&point, &id);
+        CHECK(pthread_create(&thread, NULL, be_endless, &endless) == 0, "no thread");
+        const double begin_s = clock_s();
+        const weft_result result = weft_job_query(&id, 200, NULL, 0, &num_ranks);
+        const double took_s = clock_s() - begin_s;
+        pthread_join(thread, NULL);
+        close(endless.fd);
+        CHECK(result == WEFT_ERROR_TIMEOUT && took_s < 5, "%d frames at once, after %.1f s: %s",
+              num_frames, took_s, weft_last_error());
+    }
     return 0;
 }

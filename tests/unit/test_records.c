@@ -153,6 +153,58 @@ TEST(readers_see_whole_records)
     weft__records_destroy(records);
 }
 
+enum { NUM_TIMES = 2000000 };
+
+/* The time of issue is the mark of a record: its end is after it by as much as all others'. Every
+ * other record does not end, so that times of another one would stay in it. */
+static void *write_times(void *argument)
+{
+    struct weft__records *records = argument;
+    for (int i = 1; i <= NUM_TIMES; i++) {
+        const struct weft__record record = some_record((uint64_t)i);
+        const struct weft__record end = {.ended_ns = i + 1,
+                                         .waited_ns = i + 2,
+                                         .last_rank = WEFT__RECORD_NOBODY,
+                                         .state = WEFT__RECORD_DONE};
+        const uint64_t id = weft__records_issue(records, &record);
+        if (i % 2 == 0)
+            continue;
+        weft__records_start(records, id, i);
+        weft__records_end(records, id, &end);
+    }
+    return NULL;
+}
+
+static void check_times(const struct weft__record *record)
+{
+    assert_int_equal(record->sequence, (uint64_t)record->issued_ns);
+    assert_true(record->started_ns == 0 || record->started_ns == record->issued_ns);
+    assert_true(record->ended_ns == 0 || record->ended_ns == record->issued_ns + 1);
+    if (record->state == WEFT__RECORD_DONE) {
+        assert_int_equal(record->ended_ns, record->issued_ns + 1);
+        assert_int_equal(record->waited_ns, record->issued_ns + 2);
+    }
+}
+
+/* However small the ring is, no record has a time of another one. */
+TEST(a_record_has_its_own_times)
+{
+    struct weft__records *records = make_records(1, 1);
+    pthread_t writers[NUM_WRITERS];
+    struct weft__record_totals totals;
+    for (int i = 0; i < NUM_WRITERS; i++)
+        assert_int_equal(pthread_create(&writers[i], NULL, write_times, records), 0);
+    do {
+        struct weft__record record;
+        if (weft__records_read(records, weft__records_range(records).last, &record))
+            check_times(&record);
+        weft__records_totals(records, &totals);
+    } while (totals.num_issued < (uint64_t)NUM_WRITERS * NUM_TIMES);
+    for (int i = 0; i < NUM_WRITERS; i++)
+        pthread_join(writers[i], NULL);
+    weft__records_destroy(records);
+}
+
 /* ---------------------------------------------------------------- the slowest rank */
 
 /* A job of layers, each of a dispatch and a combine. Each rank comes later by chance, up to

@@ -45,9 +45,9 @@ static void print_version(const char *what, int32_t version)
         printf(", %s %d.%d", what, version / 1000, version % 1000 / 10);
 }
 
-int doctor_print_machine(enum doctor_format format, const weft_machine_info *info)
+int doctor_print_machine(struct doctor_report *report, const weft_machine_info *info)
 {
-    if (format == DOCTOR_FORMAT_JSON)
+    if (report->format == DOCTOR_FORMAT_JSON)
         return print_machine_as_json(info);
     if (info->is_usable)
         printf("machine %s: %d device%s", job_machine_names[info->machine], info->num_devices,
@@ -68,9 +68,10 @@ int doctor_print_machine(enum doctor_format format, const weft_machine_info *inf
     return finish(0);
 }
 
-int doctor_print_choice(enum doctor_format format, const weft_machine_info *used, const char *why)
+int doctor_print_choice(struct doctor_report *report, const weft_machine_info *used,
+                        const char *why)
 {
-    if (format == DOCTOR_FORMAT_JSON)
+    if (report->format == DOCTOR_FORMAT_JSON)
         return job_print_json(json_pack("{s:s, s:s, s:b, s:s}", "kind", "choice", "machine",
                                         job_machine_names[used->machine], "usable", used->is_usable,
                                         "why", why),
@@ -79,10 +80,10 @@ int doctor_print_choice(enum doctor_format format, const weft_machine_info *used
     return finish(0);
 }
 
-int doctor_print_network(enum doctor_format format, const weft_net_info *info)
+int doctor_print_network(struct doctor_report *report, const weft_net_info *info)
 {
     const char *engine = info->engine[0] != '\0' ? info->engine : "none";
-    if (format == DOCTOR_FORMAT_JSON)
+    if (report->format == DOCTOR_FORMAT_JSON)
         return output_json(json_pack("{s:s, s:s, s:s, s:s, s:s}", "kind", "network", "engine",
                                      engine, "transport", info->transport, "why", info->reason,
                                      "gpu_memory", info->gpu_memory),
@@ -94,17 +95,19 @@ int doctor_print_network(enum doctor_format format, const weft_net_info *info)
     return finish(0);
 }
 
-int doctor_print_finding(enum doctor_format format, const struct doctor_finding *finding)
+int doctor_print_finding(struct doctor_report *report, const struct doctor_finding *finding)
 {
-    if (format == DOCTOR_FORMAT_JSON)
+    static const char *const severities[] = {"ok", "warning", "error"};
+    if (finding->severity > report->worst)
+        report->worst = finding->severity;
+    if (report->format == DOCTOR_FORMAT_JSON)
         return job_print_json(json_pack("{s:s, s:s, s:s, s:s, s:s?}", "kind", "system", "what",
                                         finding->what, "value", finding->value, "severity",
-                                        finding->advice ? "warning" : "ok", "advice",
-                                        finding->advice),
+                                        severities[finding->severity], "advice", finding->advice),
                               WEFT_MACHINE_CPU);
     printf("%s: %s\n", finding->what, finding->value);
     if (finding->advice)
-        printf("  warning: %s\n", finding->advice);
+        printf("  %s: %s\n", severities[finding->severity], finding->advice);
     return finish(0);
 }
 
@@ -138,10 +141,10 @@ static void print_matrix(const char *title, int32_t num_ranks, const struct link
     printf("\n");
 }
 
-int doctor_print_links(enum doctor_format format, weft_machine machine, int32_t num_ranks,
+int doctor_print_links(struct doctor_report *report, weft_machine machine, int32_t num_ranks,
                        const struct link_figures *links)
 {
-    if (format == DOCTOR_FORMAT_JSON)
+    if (report->format == DOCTOR_FORMAT_JSON)
         return print_links_as_json(machine, num_ranks, links);
     print_matrix("GB/s of dispatch from rank to rank:", num_ranks, links, FIGURE_GBPS);
     print_matrix("Microseconds of a dispatch of one row from rank to rank:", num_ranks, links,

@@ -5,4 +5,4 @@
 #include "doctor_report.h"
 
 /* 0, or -1 if it cannot be written. */
-int doctor_print_system(enum doctor_format format);
+int doctor_print_system(struct doctor_report *report);

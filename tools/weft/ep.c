@@ -78,6 +78,8 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     if (result == WEFT_OK)
         result = ep_measure(&layer, options, report->figures);
     if (result == WEFT_OK)
+        result = ep_find_slowest(comm, &report->slowest);
+    if (result == WEFT_OK)
         result = ep_measure_traffic(&layer, &report->traffic);
     if (result == WEFT_OK)
         result = ep_network_measure(&layer, &report->network);

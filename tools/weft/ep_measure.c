@@ -129,6 +129,25 @@ weft_result ep_measure(struct ep_layer *layer, const struct ep_options *options,
     return result;
 }
 
+weft_result ep_find_slowest(weft_comm *comm, struct ep_slowest *slowest)
+{
+    const int32_t num_ranks = weft_comm_num_ranks(comm);
+    weft_slowest own = WEFT_INIT(weft_slowest), *all = calloc((size_t)num_ranks, sizeof *all);
+    weft_result result =
+        all ? weft_stats_query_slowest(comm, &own) : LACKS_MEMORY("%d ranks", num_ranks);
+    if (result == WEFT_OK)
+        result = weft_comm_host_all_gather(comm, &own, sizeof own, all);
+    *slowest = (struct ep_slowest){.rank.rank = -1};
+    for (int32_t i = 0; i < num_ranks && result == WEFT_OK; i++)
+        if (all[i].rank >= 0 &&
+            all[i].num_late * all[i].late_ns > slowest->rank.num_late * slowest->rank.late_ns)
+            slowest->rank = all[i];
+    for (int32_t i = 0; i < num_ranks && result == WEFT_OK; i++)
+        slowest->num_witnesses += all[i].rank >= 0 && all[i].rank == slowest->rank.rank;
+    free(all);
+    return result;
+}
+
 static weft_result count_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);

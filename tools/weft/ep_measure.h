@@ -27,3 +27,13 @@ struct ep_network {
 
 /* Collective; after ep_measure. Runs each operation once more. */
 weft_result ep_network_measure(struct ep_layer *layer, struct ep_network *network);
+
+/* The rank that comes late to the operations that were timed (weft_stats_query_slowest), by the
+ * evidence of the hosts that have any; if each names one, the one with the greatest delays. */
+struct ep_slowest {
+    weft_slowest rank;
+    int32_t num_witnesses; /* ranks that name it; 0: there is none */
+};
+
+/* Collective; right after ep_measure, before checks make ranks late. */
+weft_result ep_find_slowest(weft_comm *comm, struct ep_slowest *slowest);

@@ -54,6 +54,27 @@ static double gbps(uint64_t bytes, double us)
     return us > 0 ? (double)bytes / us / 1000 : 0;
 }
 
+static void add_slowest(json_t *object, const struct ep_slowest *slowest)
+{
+    const int is_named = slowest->num_witnesses > 0;
+    json_object_set_new(object, "slowest_rank",
+                        is_named ? json_integer(slowest->rank.rank) : json_null());
+    json_object_set_new(object, "slowest_late_us",
+                        is_named ? json_real((double)slowest->rank.late_ns / 1e3) : json_null());
+}
+
+static void print_slowest(const struct ep_slowest *slowest)
+{
+    const weft_slowest *rank = &slowest->rank;
+    if (slowest->num_witnesses == 0)
+        printf("slowest rank: no rank is known to come late to most operations\n");
+    else
+        printf("slowest rank: %d, which came %.0f us late to %llu of %llu %s, by %d rank%s\n",
+               rank->rank, (double)rank->late_ns / 1e3, (unsigned long long)rank->num_late,
+               (unsigned long long)rank->num_operations, rank->call, slowest->num_witnesses,
+               slowest->num_witnesses == 1 ? "" : "s");
+}
+
 /* NULL without memory. */
 static json_t *describe(const struct ep_report *report, enum ep_op op)
 {
@@ -216,6 +237,7 @@ static void print_row(const struct ep_report *report, enum ep_op op)
 static int report_op(const struct ep_report *report, enum ep_op op, struct figure_list *plotted)
 {
     json_t *object = describe(report, op);
+    add_slowest(object, &report->slowest);
     if (report->options->plot != NULL)
         figures_add(plotted, object);
     if (report->options->format == EP_FORMAT_JSON)
@@ -233,6 +255,8 @@ int ep_report_print(const struct ep_report *report, struct figure_list *plotted)
     for (int op = 0; op < EP_NUM_OPS; op++)
         if (ep_op_is_timed(op, &report->options->layer))
             result |= report_op(report, op, plotted);
+    if (report->options->format == EP_FORMAT_TABLE)
+        print_slowest(&report->slowest);
     return output_flush() != 0 || result != 0 ? -1 : 0;
 }
 

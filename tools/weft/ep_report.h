@@ -13,6 +13,7 @@ struct ep_report {
     struct ep_tally tallies[EP_NUM_OPS];
     struct ep_traffic_of_ranks traffic; /* of dispatch, in rows of the layer */
     struct ep_network network;
+    struct ep_slowest slowest;
     weft_ll_sizes ll_sizes; /* of low latency */
 };
 

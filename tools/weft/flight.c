@@ -60,38 +60,67 @@ static const json_t *find_current(const json_t *entries)
 
 /* ---------------------------------------------------------------- files */
 
-static int refuse(const struct flights *flights, json_t *root, const char *path, const char *why)
+/* In a root that was read: its file. */
+#define PATH "path"
+
+static int refuse(const struct flights *flights, const char *path, const char *why)
 {
     fprintf(stderr, "%s: %s: %s\n", flights->reader, path, why);
-    json_decref(root);
     return -1;
+}
+
+static int is_of(const json_t *root, const char *name, const json_t *chosen)
+{
+    return strcmp(json_text_of(root, name), json_text_of(chosen, name)) == 0;
+}
+
+/* The communicator whose files come first in the newest job: that of all ranks, if it has any. */
+static const json_t *choose(const json_t *roots)
+{
+    const json_t *root, *chosen = json_array_get(roots, 0);
+    size_t i;
+    json_array_foreach (roots, i, root)
+        if (json_integer_of(root, "time_written_ns") > json_integer_of(chosen, "time_written_ns"))
+            chosen = root;
+    json_array_foreach (roots, i, root)
+        if (is_of(root, "job", chosen))
+            return root;
+    return chosen;
 }
 
 static int add(struct flights *flights, json_t *root, const char *path)
 {
-    const int64_t rank = json_integer_of(root, "rank"),
-                  num_ranks = json_integer_of(root, "world_size");
-    if (!json_is_array(json_object_get(root, "entries")) || num_ranks < 1 ||
-        num_ranks > INT32_MAX || rank < 0 || rank >= num_ranks)
-        return refuse(flights, root, path, "is no flight record of weft");
-    if (flights->of == NULL) {
-        flights->of = calloc((size_t)num_ranks, sizeof *flights->of);
-        if (flights->of == NULL)
-            return refuse(flights, root, path, "no memory for its ranks");
-        flights->num_ranks = (int32_t)num_ranks;
-        flights->key = json_text_of(root, "key");
-    }
-    if (num_ranks != flights->num_ranks || strcmp(json_text_of(root, "key"), flights->key) != 0) {
-        fprintf(stderr, "%s: %s is of another communicator: left out\n", flights->reader, path);
-        json_decref(root);
-        return 0;
-    }
-    struct flight *flight = &flights->of[rank];
+    struct flight *flight = &flights->of[json_integer_of(root, "rank")];
     if (flight->root != NULL)
-        return refuse(flights, root, path, "is a second record of its rank");
-    flight->root = root;
-    flight->entries = json_object_get(root, "entries");
+        return refuse(flights, path, "is a second record of its rank");
+    *flight = (struct flight){.root = root, .entries = json_object_get(root, "entries")};
     flight->current = find_current(flight->entries);
+    return 0;
+}
+
+static int sort_out(struct flights *flights)
+{
+    const json_t *chosen = choose(flights->roots);
+    json_t *root;
+    size_t i, num_of_jobs = 0, num_of_others = 0;
+    flights->num_ranks = (int32_t)json_integer_of(chosen, "world_size");
+    flights->of = calloc((size_t)flights->num_ranks, sizeof *flights->of);
+    if (flights->of == NULL)
+        return refuse(flights, json_text_of(chosen, PATH), "no memory for its ranks");
+    json_array_foreach (flights->roots, i, root)
+        if (!is_of(root, "job", chosen))
+            num_of_jobs++;
+        else if (!is_of(root, "key", chosen) ||
+                 json_integer_of(root, "world_size") != flights->num_ranks)
+            num_of_others++;
+        else if (add(flights, root, json_text_of(root, PATH)) != 0)
+            return -1;
+    if (num_of_jobs > 0)
+        fprintf(stderr, "%s: %zu files are of other jobs: left out, as the newest is of job %s\n",
+                flights->reader, num_of_jobs, json_text_of(chosen, "job"));
+    if (num_of_others > 0)
+        fprintf(stderr, "%s: %zu files are of other communicators of the job: left out\n",
+                flights->reader, num_of_others);
     return 0;
 }
 
@@ -100,8 +129,15 @@ static int read_file(struct flights *flights, const char *path)
     json_error_t error;
     json_t *root = json_load_file(path, 0, &error);
     if (root == NULL)
-        return refuse(flights, NULL, path, error.text);
-    return add(flights, root, path);
+        return refuse(flights, path, error.text);
+    json_array_append_new(flights->roots, root);
+    const int64_t rank = json_integer_of(root, "rank"),
+                  num_ranks = json_integer_of(root, "world_size");
+    if (!json_is_array(json_object_get(root, "entries")) || num_ranks < 1 ||
+        num_ranks > INT32_MAX || rank < 0 || rank >= num_ranks)
+        return refuse(flights, path, "is no flight record of weft");
+    json_object_set_new(root, PATH, json_string(path));
+    return 0;
 }
 
 static int is_record(const struct dirent *entry)
@@ -124,25 +160,24 @@ static int read_directory(struct flights *flights, const char *path)
             result = read_file(flights, file);
     }
     free(names);
-    return num_names > 0 ? result : refuse(flights, NULL, path, "has no record.*.json");
+    return num_names > 0 ? result : refuse(flights, path, "has no record.*.json");
 }
 
 int flights_read(struct flights *flights, const char *reader, const char *const *paths,
                  int32_t num_paths)
 {
-    *flights = (struct flights){.reader = reader};
+    *flights = (struct flights){.reader = reader, .roots = json_array()};
     for (int32_t i = 0; i < num_paths; i++) {
         struct stat status;
         const int is_directory = stat(paths[i], &status) == 0 && S_ISDIR(status.st_mode);
         if ((is_directory ? read_directory : read_file)(flights, paths[i]) != 0)
             return -1;
     }
-    return 0;
+    return sort_out(flights);
 }
 
 void flights_free(struct flights *flights)
 {
-    for (int32_t rank = 0; rank < flights->num_ranks; rank++)
-        json_decref(flights->of[rank].root);
+    json_decref(flights->roots);
     free(flights->of);
 }

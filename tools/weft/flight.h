@@ -8,7 +8,7 @@
 
 /* The record of one rank; a rank that has left none has no root. */
 struct flight {
-    json_t *root;
+    const json_t *root;
     const json_t *entries;
     /* The newest operation that has not ended, or has failed; NULL: there is none. */
     const json_t *current;
@@ -16,13 +16,14 @@ struct flight {
 
 struct flights {
     const char *reader; /* the command, for messages */
-    const char *key;    /* of the communicator; text of a root */
+    json_t *roots;      /* all that were read; those below are among them */
     int32_t num_ranks;
     struct flight *of; /* [num_ranks] */
 };
 
-/* Reads a file for each rank, or a directory of them, of the communicator of the first file.
- * Returns 0, or -1 with a message about the file on standard error. */
+/* Reads files of ranks, or directories of them, of one communicator: that of the newest job. Tells
+ * on standard error how many others there are. Returns 0, or -1 with a message about the file
+ * there. */
 int flights_read(struct flights *flights, const char *reader, const char *const *paths,
                  int32_t num_paths);
 void flights_free(struct flights *flights);

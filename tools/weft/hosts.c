@@ -109,7 +109,8 @@ void hosts_read(struct argp_state *state, const char *text, int32_t num_ranks, s
         fclose(file);
     if (hosts->num_hosts == 0)
         argp_error(state, "--hosts %s: names no host", text);
-    place_ranks(state, num_ranks, hosts);
+    if (num_ranks > 0)
+        place_ranks(state, num_ranks, hosts);
 }
 
 int hosts_draw_secret(struct hosts *hosts)

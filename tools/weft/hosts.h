@@ -15,6 +15,9 @@
 
 enum { HOSTS_NAME_BYTES = 128, HOSTS_SECRET_CHARS = 32, HOSTS_MAX = 1024 };
 
+/* By default. */
+#define HOSTS_SSH "ssh -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+
 struct host {
     char name[HOSTS_NAME_BYTES];
     int32_t num_slots; /* 0: not given */
@@ -38,7 +41,8 @@ struct hosts_command {
 };
 
 /* Reads a:4,b:4 or the file of that name with a line per host, "a slots=4", and places num_ranks
- * ranks on the first hosts. Ends the process with a message if that cannot be. */
+ * ranks on the first hosts; 0: all hosts stay. Ends the process with a message if that cannot be.
+ */
 void hosts_read(struct argp_state *state, const char *text, int32_t num_ranks, struct hosts *hosts);
 /* Draws the secret. 0, or -1 if the system has no random bytes. */
 int hosts_draw_secret(struct hosts *hosts);

@@ -25,8 +25,9 @@ static const char documentation[] =
     "Tells in words what flight records hold: what each rank was doing and whom it waited for, who "
     "is to blame, which calls do not fit together, and which rank is slow. FILE is the record of a "
     "rank, or a directory of them, as WEFT_RECORD names it."
-    "\vRanks write records when their communicator fails, or by weft_records_write. All FILEs are "
-    "of one communicator; others are left out. The exit status is 1 if a file cannot be read.";
+    "\vRanks write records when their communicator fails, or by weft_records_write. If "
+    "FILEs are of several jobs, the newest counts; if of several communicators, one. The exit "
+    "status is 1 if a file cannot be read.";
 
 /* ---------------------------------------------------------------- operations */
 

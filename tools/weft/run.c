@@ -148,9 +148,8 @@ static const struct option_row option_table[] = {
      "have the same path there, and the directory is this one. --rendezvous names where they meet "
      "if that is not the first host's name and a port of 20000 to 28999",
      NULL, AT(host_list), .rules = {{.excludes = "node-rank"}, {.excludes = "nodes"}}},
-    {OPTION_TEXT, "ssh", "COMMAND", "Start with COMMAND HOST SCRIPT in place of ssh",
-     "ssh -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=3", AT(ssh),
-     .rules = {{.needs = "hosts"}}},
+    {OPTION_TEXT, "ssh", "COMMAND", "Start with COMMAND HOST SCRIPT in place of ssh", HOSTS_SSH,
+     AT(ssh), .rules = {{.needs = "hosts"}}},
     {OPTION_FLAG, "control", NULL,
      "Read the secret from standard input, and end the ranks when that ends, as --hosts starts it",
      NULL, AT(launch.control), 0, LAUNCH_BY_STDIN, .rules = {{.needs = "node-rank"}}},

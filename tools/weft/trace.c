@@ -25,7 +25,8 @@ static const struct option_row option_table[] = {{OPTION_TEXT, "output", "OUT",
 static const char documentation[] =
     "Writes the operations of flight records as a trace in Chrome's format, for ui.perfetto.dev. "
     "FILE is the record of a rank, or a directory of them, as WEFT_RECORD names it."
-    "\vTimes are of the wall clocks of the hosts, as they are. The exit status is 1 if a file "
+    "\vIf FILEs are of several jobs, the newest counts. Times are of the wall clocks of the hosts, "
+    "as they are. The exit status is 1 if a file "
     "cannot be read or written.";
 
 static double us_of(const json_t *entry, const char *name)
@@ -33,33 +34,68 @@ static double us_of(const json_t *entry, const char *name)
     return (double)json_integer_of(entry, name) / 1e3;
 }
 
+/* By the clock of rank 0's host. */
+static double when_us(const struct flight *flight, const json_t *entry, const char *name)
+{
+    return us_of(entry, name) - us_of(flight->root, "clock_ahead_ns");
+}
+
+static json_t *event_of(const struct flight *flight, const char *phase, const char *name,
+                        const json_t *entry, double at_us)
+{
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "ph", phase, "cat", "weft", "name", name,
+                     "pid", (json_int_t)json_integer_of(flight->root, "rank"), "tid",
+                     (json_int_t)json_integer_of(entry, "stream"), "ts", at_us);
+}
+
 /* An operation that has not ended has a slice up to when the record was written. */
-static json_t *slice_of(const struct flight *flight, const json_t *entry, int32_t rank)
+static json_t *slice_of(const struct flight *flight, const json_t *entry)
 {
     const int has_ended = json_is_integer(json_object_get(entry, "time_discovered_completed_ns"));
-    const double begin_us = us_of(entry, "time_discovered_started_ns");
-    const double end_us = has_ended ? us_of(entry, "time_discovered_completed_ns")
-                                    : us_of(flight->root, "time_written_ns");
-    const char *how = has_ended ? json_text_of(entry, "end") : "unfinished";
-    return json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:{s:I, s:I, s:s, s:s, s:s, s:f, s:I, s:f}}", "ph",
-        "X", "cat", "weft", "name", json_text_of(entry, "profiling_name"), "pid", rank, "tid",
-        (json_int_t)json_integer_of(entry, "stream"), "ts", begin_us, "dur",
-        end_us > begin_us ? end_us - begin_us : 0, "args", "number",
-        (json_int_t)json_integer_of(entry, "collective_seq_id"), "bytes",
-        (json_int_t)json_integer_value(
-            json_array_get(json_array_get(json_object_get(entry, "input_sizes"), 0), 0)),
-        "program", json_text_of(entry, "program"), "algorithm", json_text_of(entry, "algorithm"),
-        "end", how, "waited_us", us_of(entry, "waited_ns"), "last_rank",
-        (json_int_t)json_integer_of(entry, "last_rank"), "late_us", us_of(entry, "late_ns"));
+    const double begin_us = when_us(flight, entry, "time_discovered_started_ns");
+    const double end_us = has_ended ? when_us(flight, entry, "time_discovered_completed_ns")
+                                    : when_us(flight, flight->root, "time_written_ns");
+    const double us = end_us > begin_us ? end_us - begin_us : 0;
+    const int64_t bytes = json_integer_value(
+        json_array_get(json_array_get(json_object_get(entry, "input_sizes"), 0), 0));
+    json_t *slice = event_of(flight, "X", json_text_of(entry, "profiling_name"), entry, begin_us);
+    json_object_set_new(slice, "dur", json_real(us));
+    json_object_set_new(slice, "args",
+                        json_pack("{s:I, s:I, s:f, s:s, s:s, s:s, s:f, s:I, s:f}", "number",
+                                  (json_int_t)json_integer_of(entry, "collective_seq_id"), "bytes",
+                                  (json_int_t)bytes, "gbps", us > 0 ? (double)bytes / us / 1e3 : 0,
+                                  "program", json_text_of(entry, "program"), "algorithm",
+                                  json_text_of(entry, "algorithm"), "end",
+                                  has_ended ? json_text_of(entry, "end") : "unfinished",
+                                  "waited_us", us_of(entry, "waited_ns"), "last_rank",
+                                  (json_int_t)json_integer_of(entry, "last_rank"), "late_us",
+                                  us_of(entry, "late_ns")));
+    return slice;
+}
+
+/* Inside the slice of the operation, before its data move: so long it only waited, in the end for
+ * the rank that came last. */
+static void add_wait(json_t *events, const struct flight *flight, const json_t *entry)
+{
+    const double us = us_of(entry, "waited_ns");
+    const int64_t rank = json_integer_of(entry, "last_rank");
+    char name[64];
+    if (us <= 0 || rank < 0 || rank == json_integer_of(flight->root, "rank"))
+        return;
+    snprintf(name, sizeof name, "waits for rank %d", (int)rank);
+    json_t *wait =
+        event_of(flight, "X", name, entry, when_us(flight, entry, "time_discovered_started_ns"));
+    json_object_set_new(wait, "dur", json_real(us));
+    json_array_append_new(events, wait);
 }
 
 /* A failure is an instant of its process. */
-static json_t *failure_of(const struct flight *flight, int32_t rank)
+static json_t *failure_of(const struct flight *flight)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f}", "ph", "i", "s", "p", "cat", "weft",
-                     "name", json_text_of(flight->root, "failure"), "pid", rank, "tid",
-                     (json_int_t)0, "ts", us_of(flight->root, "time_written_ns"));
+    json_t *failure = event_of(flight, "i", json_text_of(flight->root, "failure"), NULL,
+                               when_us(flight, flight->root, "time_written_ns"));
+    json_object_set_new(failure, "s", json_string("p"));
+    return failure;
 }
 
 static json_t *name_of(const struct flight *flight, int32_t rank)
@@ -77,9 +113,25 @@ static void add_rank(json_t *events, const struct flight *flight, int32_t rank)
     json_array_append_new(events, name_of(flight, rank));
     json_array_foreach (flight->entries, i, entry)
         if (json_is_integer(json_object_get(entry, "time_discovered_started_ns")))
-            json_array_append_new(events, slice_of(flight, entry, rank));
+            json_array_append_new(events, slice_of(flight, entry));
+    json_array_foreach (flight->entries, i, entry)
+        if (json_is_integer(json_object_get(entry, "time_discovered_completed_ns")))
+            add_wait(events, flight, entry);
     if (strcmp(json_text_of(flight->root, "failure"), "") != 0)
-        json_array_append_new(events, failure_of(flight, rank));
+        json_array_append_new(events, failure_of(flight));
+}
+
+/* The error of the clocks, in the metadata and on standard error. */
+static double align(const struct flights *flights)
+{
+    int64_t error_ns = 0;
+    for (int32_t rank = 0; rank < flights->num_ranks; rank++)
+        if (json_integer_of(flights->of[rank].root, "clock_error_ns") > error_ns)
+            error_ns = json_integer_of(flights->of[rank].root, "clock_error_ns");
+    if (error_ns > 0)
+        fprintf(stderr, "weft trace: clocks of hosts are aligned to within %.3f ms\n",
+                (double)error_ns / 1e6);
+    return (double)error_ns / 1e3;
 }
 
 static int write_trace(const struct flights *flights, const char *path)
@@ -88,7 +140,10 @@ static int write_trace(const struct flights *flights, const char *path)
     for (int32_t rank = 0; rank < flights->num_ranks; rank++)
         if (flights->of[rank].root != NULL)
             add_rank(events, &flights->of[rank], rank);
-    json_t *trace = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ns");
+    json_t *trace =
+        json_pack("{s:o, s:s, s:{s:s, s:f}}", "traceEvents", events, "displayTimeUnit", "ns",
+                  "otherData", "job", json_text_of(json_array_get(flights->roots, 0), "job"),
+                  "clock_error_us", align(flights));
     const int is_written = trace != NULL && json_dump_file(trace, path, JSON_COMPACT) == 0;
     json_decref(trace);
     if (!is_written)

@@ -44,11 +44,15 @@ static void write_to(const struct writing *writing, FILE *file)
     const struct weft__record_owner owner = {
         .host = own->host,
         .version = version_text,
+        .commit = weft_commit(),
         .machine = comm->hooks->name,
         .pid = (int32_t)getpid(),
         .rank = comm->rank,
         .num_ranks = comm->num_ranks,
+        .job = comm->job,
         .key = comm->key,
+        .clock_ahead_ns = comm->clock.ahead_ns,
+        .clock_error_ns = comm->clock.error_ns,
         .timeout_ms = comm->timeout_ms,
         .failure = has_failed ? status->message : NULL,
         .failed_rank = has_failed ? status->failed_rank : WEFT__NOBODY,
@@ -75,15 +79,13 @@ static weft_result write_file(const struct writing *writing, const char *path)
     return fclose(file) != 0 || is_lost ? cannot_write(path) : WEFT_OK;
 }
 
-/* A file that is there is whole: it gets its name at its end. Files of one directory may be of
- * several communicators. */
-static weft_result write_into(const struct writing *writing, const char *dir, const char *prefix,
-                              const char *suffix)
+enum { NAME_BYTES = 64 };
+
+/* A file that is there is whole: it gets its name at its end. */
+static weft_result write_into(const struct writing *writing, const char *dir, const char *name)
 {
-    const weft_comm *comm = writing->comm;
     char path[PATH_MAX], unfinished[PATH_MAX + 16];
-    if (snprintf(path, sizeof path, "%s/%s.%016" PRIx64 ".%d.%s", dir, prefix, comm->key,
-                 comm->rank, suffix) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "a directory's name has %zu bytes: too many for a path", strlen(dir));
     snprintf(unfinished, sizeof unfinished, "%s.tmp%d", path, (int)getpid());
@@ -93,6 +95,16 @@ static weft_result write_into(const struct writing *writing, const char *dir, co
     if (result != WEFT_OK)
         unlink(unfinished);
     return result;
+}
+
+/* Files of one directory may be of several communicators and jobs. */
+static weft_result write_record(const struct writing *writing)
+{
+    const weft_comm *comm = writing->comm;
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "record.%016" PRIx64 ".%016" PRIx64 ".%d.json", comm->job,
+             comm->key, comm->rank);
+    return write_into(writing, comm->record_dir, name);
 }
 
 weft_result weft__comm_write_records(weft_comm *comm, const char *path)
@@ -105,7 +117,7 @@ weft_result weft__comm_write_records(weft_comm *comm, const char *path)
     if (comm->record_dir == NULL)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "path is NULL, and WEFT_RECORD names no directory");
-    return write_into(&writing, comm->record_dir, "record", "json");
+    return write_record(&writing);
 }
 
 static weft_result copy_setting(enum weft__setting setting, char **copy)
@@ -124,14 +136,17 @@ static weft_result copy_setting(enum weft__setting setting, char **copy)
 static void write_failure(weft_comm *comm)
 {
     const struct writing writing = {comm, weft__records_write_json, COMM_IS_FAILING};
-    if (write_into(&writing, comm->record_dir, "record", "json") != WEFT_OK)
+    if (write_record(&writing) != WEFT_OK)
         weft__log(WEFT__LOG_WARN, comm->rank, "no flight record: %s", weft__last_error());
 }
 
+/* A job that starts again replaces the files of the last one, which would be out of date. */
 static void write_metrics(weft_comm *comm)
 {
     const struct writing writing = {comm, weft__records_write_prometheus, COMM_IS_AS_IT_SAYS};
-    const weft_result result = write_into(&writing, comm->recorder.metrics_dir, "weft", "prom");
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "weft.%016" PRIx64 ".%d.prom", comm->key, comm->rank);
+    const weft_result result = write_into(&writing, comm->recorder.metrics_dir, name);
     if (result != WEFT_OK && !comm->recorder.has_warned)
         weft__log(WEFT__LOG_WARN, comm->rank, "no metrics: %s", weft__last_error());
     comm->recorder.has_warned |= result != WEFT_OK;

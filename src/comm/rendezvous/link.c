@@ -201,6 +201,11 @@ int32_t weft__link_rank_of_server(const struct weft__link *link)
     return WEFT__NOBODY;
 }
 
+const uint64_t *weft__link_mark_of_server(const struct weft__link *link)
+{
+    return link->server.socket_id;
+}
+
 int weft__link_fd(const struct weft__link *link)
 {
     return link->wire.fd;

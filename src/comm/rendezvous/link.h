@@ -40,6 +40,8 @@ enum weft__ask_result weft__link_ask(struct weft__link *link, const struct weft_
                                      int64_t deadline_ns, struct weft__wait_list *waits);
 /* The lowest rank that lives in the process of the rendezvous, or WEFT__NOBODY. */
 int32_t weft__link_rank_of_server(const struct weft__link *link);
+/* Random, and the same for all whom this rendezvous serves. */
+const uint64_t *weft__link_mark_of_server(const struct weft__link *link);
 
 /* The connected socket. */
 int weft__link_fd(const struct weft__link *link);

@@ -84,12 +84,15 @@ static weft_result take(struct view *view, const struct weft__frame *frame)
     return weft__error((weft_result)notice.result, "%.*s", (int)sizeof(notice.text), notice.text);
 }
 
+/* The deadline holds also while frames come without a pause. */
 static weft_result look(struct view *view, struct weft__wire *wire, int64_t timeout_ms)
 {
     const int64_t deadline_ns = weft__now_ns() + timeout_ms * WEFT__NS_PER_MS;
     while (view->num_rosters > 0 || view->num_awaited > 0) {
         struct weft__frame frame;
-        const enum weft__wire_result result = weft__next_frame(NULL, wire, deadline_ns, &frame);
+        enum weft__wire_result result = WEFT__WIRE_EMPTY;
+        if (weft__now_ns() < deadline_ns)
+            result = weft__next_frame(NULL, wire, deadline_ns, &frame);
         if (result == WEFT__WIRE_OK)
             WEFT__TRY(take(view, &frame));
         else if (result != WEFT__WIRE_EMPTY)

@@ -500,6 +500,8 @@ static weft_result start_server(struct weft__meeting_point *point, enum weft__li
     weft_result result = server->stop_fd < 0 ? weft__system_error("eventfd") : WEFT_OK;
     if (result == WEFT_OK)
         result = weft__identity_of_process(&server->identity);
+    if (result == WEFT_OK) /* it takes no descriptors, and tells its jobs from those of others */
+        result = weft__random_bytes(server->identity.socket_id, sizeof(server->identity.socket_id));
     if (result == WEFT_OK)
         result = weft__listener_open(point, listen_on, patience_ms, &server->listener_fd);
     server->point = *point;
