@@ -7,16 +7,16 @@ import sys
 import pytest
 import weft
 from ranks import run
+from torch_ranks import in_group, torch
 from weft.drop_in import folder
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)  # before ranks are forked
-pytest.importorskip("torch._dynamo")  # which takes seconds, once
+pytest.importorskip("torch._dynamo")
+# The first compilation imports modules for seconds: once, before ranks are forked.
+torch.compile(torch.neg, backend="eager")(torch.ones(2))
 sys.path.insert(0, folder())
 import deep_ep  # noqa: E402
 import weft.torch  # noqa: E402
 from test_custom_all_reduce import group, ops  # noqa: E402
-from test_deep_ep import in_group  # noqa: E402
 
 EXPERTS = 4
 

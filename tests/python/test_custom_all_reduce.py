@@ -7,18 +7,16 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 import types
 
 import pytest
 import weft
 import weft.shared_memory
-from ranks import launch, run
+from ranks import LIMIT_S, launch, run
+from torch_ranks import in_group, torch
 from weft.drop_in import folder
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)  # before ranks are forked
 os.environ["WEFT_MACHINE"] = "cpu"
 sys.path.insert(0, folder("custom_all_reduce"))
 import weft_custom_all_reduce  # noqa: E402
@@ -196,20 +194,17 @@ def test_flashinfer_names():
     module = types.ModuleType("flashinfer.comm")
     weft_custom_all_reduce.replace(module)
     assert all(callable(getattr(module, name)) for name in names)
-    with tempfile.TemporaryDirectory() as place:
-        def be_rank(comm):
-            torch.distributed.init_process_group(
-                "gloo", init_method=f"file://{place}/meet", rank=comm.rank, world_size=2)
-            pointers = module.create_shared_buffer(module.vllm_meta_size() + 64)
-            fa = module.vllm_init_custom_ar(pointers, torch.empty(8), comm.rank, True)
-            out = torch.empty(6)
-            module.vllm_all_reduce(fa, torch.ones(6), out, pointers[comm.rank], 64, 4)
-            same(out, torch.full((6,), 2.))
-            module.vllm_dispose(fa)
-            module.free_shared_buffer(pointers)
-            torch.distributed.destroy_process_group()
+    def reduce(process_group):
+        rank = process_group.rank()
+        pointers = module.create_shared_buffer(module.vllm_meta_size() + 64)
+        fa = module.vllm_init_custom_ar(pointers, torch.empty(8), rank, True)
+        out = torch.empty(6)
+        module.vllm_all_reduce(fa, torch.ones(6), out, pointers[rank], 64, 4)
+        same(out, torch.full((6,), 2.))
+        module.vllm_dispose(fa)
+        module.free_shared_buffer(pointers)
 
-        run(be_rank, 2)
+    in_group(reduce, 2)
 
 
 # ------------------------------------------------------------ places
@@ -350,5 +345,5 @@ def test_of_the_callers(variable, name):
         pytest.skip(f"{variable} does not name a folder with test_{name}.py")
     done = subprocess.run(
         [sys.executable, os.path.join(os.path.dirname(__file__), "peer_tests.py"), folder_of_tests,
-         name], capture_output=True, text=True, timeout=300, check=False)
+         name], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stderr

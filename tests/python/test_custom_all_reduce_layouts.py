@@ -3,9 +3,8 @@
 import pytest
 import weft
 from ranks import run
-
-torch = pytest.importorskip("torch")
-from test_custom_all_reduce import group, of_rank, ops, same, total_of  # noqa: E402
+from test_custom_all_reduce import group, of_rank, ops, same, total_of
+from torch_ranks import torch
 
 
 def test_layouts():

@@ -5,37 +5,19 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import pytest
 import weft
 from oracle import Routing, even_placement
-from ranks import run
+from ranks import LIMIT_S
+from torch_ranks import in_group, torch
 from weft.drop_in import folder
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)  # before ranks are forked
 sys.path.insert(0, folder())
-deep_ep = pytest.importorskip("deep_ep")
+import deep_ep  # noqa: E402
 from deep_ep.utils import math as deep_ep_math  # noqa: E402
 
 EXPERTS, TOPK, HIDDEN = 16, 4, 512
-
-
-def in_group(function, num_ranks, **environment):
-    with tempfile.TemporaryDirectory() as folder:
-        def be_rank(comm):
-            os.environ |= {"WEFT_MACHINE": "cpu"} | environment
-            torch.distributed.init_process_group(
-                "gloo", init_method=f"file://{folder}/meet", rank=comm.rank, world_size=num_ranks)
-            try:
-                result = function(torch.distributed.group.WORLD)
-                comm.host_barrier()
-                return result
-            finally:
-                torch.distributed.destroy_process_group()
-
-        return run(be_rank, num_ranks)
 
 
 def batch(rank, num_tokens):
@@ -323,7 +305,7 @@ def test_low_latency(rows_are, how, answers_are, monkeypatch):
                   if expert in routing.local_ids(rank, s, t)]
             assert src_info[expert, :len(at)].tolist() == [t for _, t in at]
             for i, (s, t) in enumerate(at):
-                torch.testing.assert_close(values[expert, i], batches[s][0][t], rtol=0.07, atol=0)
+                assert torch.allclose(values[expert, i], batches[s][0][t], rtol=0.07, atol=0)
             for source in range(num_ranks):
                 first, count = ranges[expert][source] >> 32, ranges[expert][source] & 0xffffffff
                 assert [s for s, _ in at[first:first + count]] == [source] * count
@@ -575,6 +557,6 @@ def test_of_deep_ep_itself(name, options):
         pytest.skip("WEFT_TEST_DEEP_EP does not name a folder of DeepEP's tests")
     done = subprocess.run(
         [sys.executable, os.path.join(os.path.dirname(__file__), "peer_tests.py"), folder_of_tests,
-         name, *options], capture_output=True, text=True, timeout=300, check=False,
+         name, *options], capture_output=True, text=True, timeout=LIMIT_S, check=False,
         env=os.environ | {"PYTHONPATH": folder() + os.pathsep + os.environ["PYTHONPATH"]})
     assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stderr

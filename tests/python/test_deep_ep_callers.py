@@ -2,10 +2,10 @@
 """The calls of frameworks, argument by argument as they write them; skipped without PyTorch. What
 comes of them other tests check."""
 import pytest
+from test_deep_ep import EXPERTS, HIDDEN, TOPK, batch, deep_ep
+from torch_ranks import One, in_group, torch
 
-torch = pytest.importorskip("torch")
-from test_deep_ep import EXPERTS, HIDDEN, TOPK, batch, deep_ep, in_group  # noqa: E402
-from test_deep_ep_errors import One  # noqa: E402
+import torch.distributed.tensor  # for torch.testing: once, before ranks are forked
 
 MAX_TOKENS = 16
 

@@ -8,25 +8,12 @@ import time
 
 import pytest
 import weft
-
-torch = pytest.importorskip("torch")
-from test_deep_ep import deep_ep, in_group  # noqa: E402
+from test_deep_ep import deep_ep
+from ranks import LIMIT_S
+from torch_ranks import One, in_group, torch
 
 EXPERTS = 4
 HIDDEN = 64
-
-
-class One:
-    """A group of one rank."""
-
-    def Get_rank(self):
-        return 0
-
-    def Get_size(self):
-        return 1
-
-    def allgather(self, item):
-        return [item]
 
 
 def tokens(num_tokens, dtype=torch.bfloat16):
@@ -357,5 +344,5 @@ buffer.destroy()
 print("destroyed")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                          timeout=100, check=False)
+                          timeout=LIMIT_S, check=False)
     assert (done.returncode, done.stdout) == (0, "destroyed\n"), done.stderr

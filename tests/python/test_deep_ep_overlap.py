@@ -6,10 +6,8 @@ import time
 
 import pytest
 import weft
-
-torch = pytest.importorskip("torch")
-from test_deep_ep import EXPERTS, HIDDEN, batch, deep_ep, in_group  # noqa: E402
-from test_deep_ep_errors import One  # noqa: E402
+from test_deep_ep import EXPERTS, HIDDEN, batch, deep_ep
+from torch_ranks import One, in_group, torch
 
 MAX_TOKENS, BLOCK_ROWS = 12, 5
 

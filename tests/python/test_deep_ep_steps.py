@@ -3,50 +3,18 @@
 change, and with ranks that are masked; skipped without PyTorch."""
 import os
 import signal
-import tempfile
 from contextlib import suppress
 
 import pytest
 import weft
-from ranks import run
+from torch_ranks import One, in_group, torch
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)  # before ranks are forked
-soak_deep_ep = pytest.importorskip("soak_deep_ep")
-from soak_refusals import memory_limit  # noqa: E402
+import soak_deep_ep
+from soak_refusals import memory_limit
 
 deep_ep = soak_deep_ep.deep_ep
 
 TOKENS, EXPERTS = 6, 6
-
-
-def in_group(function, num_ranks, dies=None):
-    """function(the group) on each rank, of which one may die."""
-    with tempfile.TemporaryDirectory() as folder:
-        def be_rank(comm):
-            os.environ["WEFT_MACHINE"] = "cpu"
-            torch.distributed.init_process_group(
-                "gloo", init_method=f"file://{folder}/meet", rank=comm.rank, world_size=num_ranks)
-            result = function(torch.distributed.group.WORLD)
-            if dies is None:
-                comm.host_barrier()
-                torch.distributed.destroy_process_group()
-            return result
-
-        return run(be_rank, num_ranks, dies=dies)
-
-
-class One:
-    """A group of one rank."""
-
-    def Get_rank(self):  # noqa: N802
-        return 0
-
-    def Get_size(self):  # noqa: N802
-        return 1
-
-    def allgather(self, item):
-        return [item]
 
 
 @pytest.fixture

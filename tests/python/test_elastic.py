@@ -6,16 +6,14 @@ import sys
 
 import pytest
 import weft
+from torch_ranks import in_group, torch
 from weft.drop_in import folder
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)  # before ranks are forked
 sys.path.insert(0, folder())
-deep_ep = pytest.importorskip("deep_ep")
+import deep_ep  # noqa: E402
 from deep_ep.buffers.elastic import ElasticBuffer, EPHandle  # noqa: E402
 from deep_ep.utils import refs  # noqa: E402
 from deep_ep.utils.math import align, per_token_cast_to_fp8  # noqa: E402
-from test_deep_ep import in_group  # noqa: E402
 
 TOKENS, HIDDEN, TOPK, LOCAL = 11, 256, 5, 3  # TOKENS: the most of a rank; LOCAL: experts of each
 

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 import weft
+from ranks import LIMIT_S
+from torch_ranks import in_group, torch
 from weft.drop_in import folder
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)  # before ranks are forked
 sys.path.insert(0, folder())
-deep_ep = pytest.importorskip("deep_ep")
+import deep_ep  # noqa: E402
 from deep_ep.buffers.elastic import ElasticBuffer  # noqa: E402
 from deep_ep.utils.gate import get_unbalanced_scores  # noqa: E402
-from test_deep_ep import in_group  # noqa: E402
 from test_elastic import generator_of  # noqa: E402
 
 
@@ -157,6 +156,6 @@ def test_of_deep_ep_itself(name, options):
         pytest.skip("WEFT_TEST_DEEP_EP does not name a folder beside DeepEP's tests/elastic")
     done = subprocess.run(
         [sys.executable, os.path.join(os.path.dirname(__file__), "peer_tests.py"), str(programs),
-         name, *options], capture_output=True, text=True, timeout=600, check=False,
+         name, *options], capture_output=True, text=True, timeout=LIMIT_S, check=False,
         env=os.environ | {"PYTHONPATH": folder() + os.pathsep + os.environ["PYTHONPATH"]})
     assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stderr

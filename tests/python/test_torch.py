@@ -4,36 +4,28 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 
 import pytest
 import weft
 from ranks import LIMIT_S, run
+from torch_ranks import in_group, torch
 
-torch = pytest.importorskip("torch")
-torch.set_num_threads(1)  # before ranks are forked
+import torch.distributed.tensor  # for torch.testing: once, before ranks are forked
+import weft.torch
 
 EXPERTS, TOPK, HIDDEN, TOKENS = 8, 2, 16, 12
 
 
-def in_group(function, num_ranks):
-    """Ranks with a gloo group, and a communicator of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        def be_rank(comm):
-            torch.distributed.init_process_group(
-                "gloo", init_method=f"file://{folder}/meet", rank=comm.rank, world_size=num_ranks)
-            try:
-                mine = weft.torch.communicator(machine=weft.Machine.CPU, timeout_ms=20000)
-                assert (mine.rank, mine.num_ranks) == (comm.rank, num_ranks)
-                result = function(mine)
-                comm.host_barrier()  # rank 0 serves
-                mine.destroy()
-                return result
-            finally:
-                torch.distributed.destroy_process_group()
+def with_comm(function, num_ranks):
+    """function(a communicator of a group of gloo) on each rank."""
+    def be_rank(_):
+        mine = weft.torch.communicator(machine=weft.Machine.CPU, timeout_ms=20000)
+        assert (mine.rank, mine.num_ranks) == (torch.distributed.get_rank(), num_ranks)
+        result = function(mine)
+        mine.destroy()
+        return result
 
-        import weft.torch  # once, before the ranks are forked
-        return run(be_rank, num_ranks)
+    return in_group(be_rank, num_ranks)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
@@ -78,7 +70,6 @@ def test_tensors(dtype):
 def test_pool():
     """Tensors of a pool lie in the heap while there is room, and keep it until they are dropped."""
     def use(comm):
-        import weft.torch
 
         pool = weft.torch.Pool(comm, 1 << 21)
         rows, ids = pool.empty(((1000, 512), torch.bfloat16), ((1000, 3), torch.int64))
@@ -220,7 +211,6 @@ def test_arguments():
             with pytest.raises(weft.InvalidArgumentError, match=r"it must be \[3, hidden\]"):
                 tokens.combine(rows, got.routing)
 
-    import weft.torch
 
     run(refused, 1)
 
@@ -297,7 +287,7 @@ def test_gradients(num_ranks, memory):
         del out, x
         return len(dispatcher._free_handles)
 
-    assert in_group(train, num_ranks) == [2] * num_ranks
+    assert with_comm(train, num_ranks) == [2] * num_ranks
 
 
 @pytest.mark.parametrize("narrow", [weft.Dtype.FP8_E4M3, weft.Dtype.INT8])
@@ -319,7 +309,6 @@ def test_narrow_rows(narrow):
             assert (x.grad == 3).all()
         assert tokens.pool.num_bytes >= 4 * 2 * 700 * 256 * 2  # on rank 1, too
 
-    import weft.torch
 
     run(dispatch, 2)
 
@@ -332,7 +321,7 @@ def test_subgroups():
         comm.host_barrier()
         return int(total)
 
-    assert in_group(split, 4) == [2, 4, 2, 4]
+    assert with_comm(split, 4) == [2, 4, 2, 4]
 
 
 

@@ -6,9 +6,9 @@ import pickle
 import pytest
 import weft
 from ranks import run
+from torch_ranks import torch
 
-torch = pytest.importorskip("torch")
-import weft.torch  # noqa: E402
+import weft.torch
 
 EXPERTS, HIDDEN = 4, 16
 

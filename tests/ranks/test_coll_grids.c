@@ -49,6 +49,18 @@ static struct coll_case case_of(weft_collective collective, int i, int32_t num_r
     return spec;
 }
 
+/* Every block has two pieces of a part, the last of them short. Rows elsewhere would be staged, and
+ * so have one. */
+static struct coll_case relayed_case(int32_t num_ranks, int32_t num_blocks)
+{
+    enum { PIECE_BYTES = 128 << 10 };
+    const uint64_t num_pieces = (uint64_t)(2 * (num_ranks - 1) * num_blocks);
+    struct coll_case spec = coll_case_random(17, num_ranks, COLL_BROADCAST, WEFT_UINT8, WEFT_SUM,
+                                             num_pieces * PIECE_BYTES - 1000);
+    spec.send_place = spec.recv_place = COLL_IN_HEAP;
+    return spec;
+}
+
 static int check_grid(struct ep_rank *self, int pair, int grid)
 {
     const weft_collective collective = pairs[pair].collective;
@@ -74,6 +86,11 @@ static int check_grid(struct ep_rank *self, int pair, int grid)
         if (coll_check(self, coll, &spec, name))
             return 1;
     }
+    if (pairs[pair].algorithm == WEFT_ALGORITHM_RELAY) {
+        const struct coll_case spec = relayed_case(self->context->num_ranks, config->num_blocks);
+        if (coll_check(self, coll, &spec, name))
+            return 1;
+    }
     /* Heap memory goes back: nobody may still be reading it. */
     CHECK_OK(weft_comm_host_barrier(self->comm));
     CHECK_OK(weft_coll_destroy(coll));
@@ -83,7 +100,7 @@ static int check_grid(struct ep_rank *self, int pair, int grid)
 static int check_all(struct ranks_context *context)
 {
     struct ep_rank self;
-    if (ep_rank_open(&self, context, 0, 4 << 20))
+    if (ep_rank_open(&self, context, 0, 16 << 20))
         return 1;
     for (int pair = 0; pair < NUM_PAIRS; pair++)
         for (int grid = 0; grid < NUM_GRIDS; grid++)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "record/record.h"
 #include "workload/rng.h"
 
@@ -260,7 +261,7 @@ static struct weft__slowest run_job(const struct job *job, int32_t expected, int
 TEST(lateness_by_chance_names_nobody)
 {
     static const int32_t worlds[] = {2, 3, 8, 64};
-    for (uint64_t seed = 0; seed < 1000; seed++) {
+    for (uint64_t seed = 0; seed < 1000; seed += (uint64_t)tests_grid_size(1, 11)) {
         const struct job job = {.num_ranks = worlds[seed % 4],
                                 .num_layers = 200,
                                 .step_ns = 200 * US,
@@ -277,7 +278,7 @@ TEST(lateness_by_chance_names_nobody)
 /* By 1 ms, while all come up to half of that late by chance. */
 TEST(a_slow_rank_is_named_within_50_layers)
 {
-    for (uint64_t seed = 0; seed < 100; seed++) {
+    for (uint64_t seed = 0; seed < 100; seed += (uint64_t)tests_grid_size(1, 7)) {
         struct job job = {
             .num_ranks = 8, .num_layers = 50, .step_ns = 5 * MS, .spread_ns = MS / 2, .seed = seed};
         int is_wrong = 0;
@@ -295,7 +296,7 @@ TEST(a_slow_rank_is_named_within_50_layers)
 /* Neither comes after the other. */
 TEST(two_ranks_that_are_as_slow_are_not_told_apart)
 {
-    for (uint64_t seed = 0; seed < 100; seed++) {
+    for (uint64_t seed = 0; seed < 100; seed += (uint64_t)tests_grid_size(1, 7)) {
         struct job job = {
             .num_ranks = 8, .num_layers = 100, .step_ns = MS, .spread_ns = 50 * US, .seed = seed};
         int is_wrong = 0;
