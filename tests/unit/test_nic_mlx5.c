@@ -5,122 +5,56 @@
 
 #ifdef WEFT_TEST_MLX5
 #include <endian.h>
-#include <infiniband/mlx5dv.h>
-#include <infiniband/verbs.h>
-#include <stdlib.h>
 
 #include "net/nic/wqe.h"
+#include "nic_device.h"
 #include "nic_kernel.h"
 #include "workload/rng.h"
 
 enum {
-    MAX_POSTED = 64,
-    NUM_CQES = 64,
     MEMORY_BYTES = 1 << 16,
     NUM_REQUESTS = 1000000,
     OPERAND_WORD = 10 /* the second one of an atomic */
 };
 
-static struct {
-    struct ibv_context *context;
-    struct ibv_pd *pd;
-    struct ibv_mr *mr;
-    struct ibv_cq *cq;
-    struct ibv_qp *qp;
-    struct mlx5dv_qp raw_qp;
-    struct mlx5dv_cq raw_cq;
-    uint64_t num_posted, num_polled;
-} device;
-
+static struct nic_device device;
+static uint64_t num_posted, num_polled;
 static _Alignas(64) uint8_t memory[MEMORY_BYTES];
-
-static void open_device(void)
-{
-    int num_devices;
-    struct ibv_device **devices = ibv_get_device_list(&num_devices);
-    assert_non_null(devices);
-    assert_int_equal(num_devices, 1);
-    device.context = ibv_open_device(devices[0]);
-    assert_non_null(device.context);
-    ibv_free_device_list(devices);
-    device.pd = ibv_alloc_pd(device.context);
-    assert_non_null(device.pd);
-    device.mr = (ibv_reg_mr)(device.pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
-    assert_non_null(device.mr);
-    device.cq = ibv_create_cq(device.context, NUM_CQES - 1, NULL, NULL, 0);
-    assert_non_null(device.cq);
-}
-
-static void make_queue_pair(void)
-{
-    static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
-    struct ibv_qp_init_attr init = {.send_cq = device.cq,
-                                    .recv_cq = device.cq,
-                                    .qp_type = IBV_QPT_RC,
-                                    .cap = {.max_send_wr = MAX_POSTED,
-                                            .max_recv_wr = 1,
-                                            .max_send_sge = 1,
-                                            .max_recv_sge = 1,
-                                            .max_inline_data = WEFT__NIC_MAX_INLINE_BYTES}};
-    device.qp = ibv_create_qp(device.pd, &init);
-    assert_non_null(device.qp);
-    for (int i = 0; i < 3; i++) {
-        struct ibv_qp_attr attributes = {.qp_state = states[i]};
-        assert_int_equal(ibv_modify_qp(device.qp, &attributes, IBV_QP_STATE), 0);
-    }
-    struct mlx5dv_obj object = {.qp = {device.qp, &device.raw_qp},
-                                .cq = {device.cq, &device.raw_cq}};
-    assert_int_equal(mlx5dv_init_obj(&object, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ), 0);
-    assert_int_equal(device.raw_qp.sq.stride, WEFT__NIC_UNIT_BYTES);
-    assert_int_equal(device.raw_cq.cqe_size, WEFT__NIC_UNIT_BYTES);
-}
 
 static int set_up(void **state)
 {
     (void)state;
     nic_kernel_start();
-    open_device();
-    make_queue_pair();
+    nic_device_open(&device, memory, sizeof memory);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    assert_int_equal(ibv_destroy_qp(device.qp), 0);
-    assert_int_equal(ibv_destroy_cq(device.cq), 0);
-    assert_int_equal(ibv_dereg_mr(device.mr), 0);
-    assert_int_equal(ibv_dealloc_pd(device.pd), 0);
-    assert_int_equal(ibv_close_device(device.context), 0);
+    nic_device_close(&device);
     nic_kernel_stop();
     return 0;
 }
 
 /* ---------------------------------------------------------------- one request, for both */
 
-static const struct pair {
-    enum weft__nic_opcode ours;
-    enum ibv_wr_opcode theirs;
-} opcodes[] = {{WEFT__NIC_WRITE, IBV_WR_RDMA_WRITE},
-               {WEFT__NIC_WRITE_IMMEDIATE, IBV_WR_RDMA_WRITE_WITH_IMM},
-               {WEFT__NIC_READ, IBV_WR_RDMA_READ},
-               {WEFT__NIC_FETCH_ADD, IBV_WR_ATOMIC_FETCH_AND_ADD}};
-
 static int may_be_inline(enum weft__nic_opcode opcode)
 {
     return opcode == WEFT__NIC_WRITE || opcode == WEFT__NIC_WRITE_IMMEDIATE;
 }
 
-static struct weft__nic_request draw(uint64_t seed, enum ibv_wr_opcode *theirs)
+static struct weft__nic_request draw(uint64_t seed)
 {
+    static const enum weft__nic_opcode opcodes[] = {WEFT__NIC_WRITE, WEFT__NIC_WRITE_IMMEDIATE,
+                                                    WEFT__NIC_READ, WEFT__NIC_FETCH_ADD};
     const uint64_t drawn = rng_hash(seed);
-    const struct pair *opcode = &opcodes[drawn % 4];
     struct weft__nic_request request = {
-        .opcode = opcode->ours,
+        .opcode = opcodes[drawn % 4],
         .completion = drawn >> 2 & 1 ? WEFT__NIC_ALWAYS : WEFT__NIC_ON_ERROR,
         .fence = drawn >> 3 & 1 ? WEFT__NIC_FENCE : WEFT__NIC_NO_FENCE,
         .qp = NIC_KERNEL_QP,
-        .index = device.num_posted,
+        .index = num_posted,
         .immediate = (uint32_t)rng_hash(seed + 1),
         .remote_key = (uint32_t)rng_hash(seed + 2),
         .remote_address = rng_hash(seed + 3),
@@ -128,7 +62,6 @@ static struct weft__nic_request draw(uint64_t seed, enum ibv_wr_opcode *theirs)
         .local_key = (uint32_t)rng_hash(seed + 5),
         .local_address = rng_hash(seed + 6),
         .num_bytes = 1 + (uint32_t)(rng_hash(seed + 7) % WEFT__NIC_MAX_MESSAGE_BYTES)};
-    *theirs = opcode->theirs;
     if (request.opcode == WEFT__NIC_FETCH_ADD)
         request.num_bytes = WEFT__NIC_ATOMIC_BYTES;
     if (may_be_inline(request.opcode) && drawn >> 4 & 1) {
@@ -138,32 +71,10 @@ static struct weft__nic_request draw(uint64_t seed, enum ibv_wr_opcode *theirs)
     return request;
 }
 
-static void post(const struct weft__nic_request *request, enum ibv_wr_opcode opcode)
+static void post(const struct weft__nic_request *request)
 {
-    const int is_inline = request->inline_bytes != NULL;
-    struct ibv_sge element = {.addr = is_inline ? (uintptr_t)request->inline_bytes
-                                                : request->local_address,
-                              .length = request->num_bytes,
-                              .lkey = request->local_key};
-    struct ibv_send_wr *bad,
-        wr = {.wr_id = request->index,
-              .sg_list = &element,
-              .num_sge = 1,
-              .opcode = opcode,
-              .imm_data = htobe32(request->immediate),
-              .send_flags = (request->completion == WEFT__NIC_ALWAYS ? IBV_SEND_SIGNALED : 0u) |
-                            (request->fence == WEFT__NIC_FENCE ? IBV_SEND_FENCE : 0u) |
-                            (is_inline ? IBV_SEND_INLINE : 0u)};
-    if (request->opcode == WEFT__NIC_FETCH_ADD) {
-        wr.wr.atomic.remote_addr = request->remote_address;
-        wr.wr.atomic.rkey = request->remote_key;
-        wr.wr.atomic.compare_add = request->addend;
-    } else {
-        wr.wr.rdma.remote_addr = request->remote_address;
-        wr.wr.rdma.rkey = request->remote_key;
-    }
-    assert_int_equal(ibv_post_send(device.qp, &wr, &bad), 0);
-    device.num_posted++;
+    nic_device_post(&device, request);
+    num_posted++;
 }
 
 /* The unit of the queue that the library has written must be ours, if ours is written over what
@@ -212,7 +123,7 @@ static void compare_doorbell(const struct weft__nic_request *request)
 static void complete(const struct weft__nic_request *request, uint32_t syndrome)
 {
     struct weft__nic_unit *entry =
-        (struct weft__nic_unit *)device.raw_cq.buf + device.num_polled % device.raw_cq.cqe_cnt;
+        (struct weft__nic_unit *)device.raw_cq.buf + num_polled % device.raw_cq.cqe_cnt;
     const struct weft__nic_cqe cqe = {.user_index = nic_kernel_user_index(),
                                       .num_bytes = request->num_bytes,
                                       .qp = request->qp,
@@ -222,7 +133,7 @@ static void complete(const struct weft__nic_request *request, uint32_t syndrome)
     struct weft__nic_tail tail = {.counter = (uint32_t)(request->index & 0xffff),
                                   .opcode = syndrome == 0 ? WEFT__NIC_CQE_REQUEST
                                                           : WEFT__NIC_CQE_REQUEST_ERROR,
-                                  .owner = device.num_polled / device.raw_cq.cqe_cnt % 2 == 0};
+                                  .owner = num_polled / device.raw_cq.cqe_cnt % 2 == 0};
     struct ibv_wc wc;
     weft__nic_encode_cqe(&cqe, entry);
     entry->words[WEFT__NIC_CQE_TAIL_WORD] = weft__nic_encode_tail(&tail);
@@ -230,12 +141,12 @@ static void complete(const struct weft__nic_request *request, uint32_t syndrome)
     tail.owner = !tail.owner;
     entry->words[WEFT__NIC_CQE_TAIL_WORD] = weft__nic_encode_tail(&tail);
     assert_int_equal(ibv_poll_cq(device.cq, 1, &wc), 1);
-    device.num_polled++;
+    num_polled++;
     assert_int_equal(wc.wr_id, request->index);
     assert_int_equal(wc.qp_num, request->qp);
     assert_int_equal(wc.status, syndrome == 0 ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
     assert_int_equal(wc.vendor_err, cqe.vendor_syndrome);
-    assert_int_equal(be32toh(device.raw_cq.dbrec[0]) & 0xffffff, device.num_polled & 0xffffff);
+    assert_int_equal(be32toh(device.raw_cq.dbrec[0]) & 0xffffff, num_polled & 0xffffff);
 }
 
 /* Batches of drawn length; a completion of the last entry of each frees all before it. */
@@ -243,21 +154,20 @@ TEST(requests_and_completions_are_those_of_libmlx5)
 {
     for (size_t i = 0; i < sizeof memory; i++)
         memory[i] = (uint8_t)rng_hash(i);
-    while (device.num_posted < NUM_REQUESTS) {
-        const uint64_t seed = device.num_posted * 16;
-        const uint64_t num_requests = 1 + rng_hash(seed + 15) % (MAX_POSTED - 1);
+    while (num_posted < NUM_REQUESTS) {
+        const uint64_t seed = num_posted * 16;
+        const uint64_t num_requests = 1 + rng_hash(seed + 15) % (NIC_DEVICE_MAX_POSTED - 1);
         struct weft__nic_request request;
         for (uint64_t i = 0; i < num_requests; i++) {
-            enum ibv_wr_opcode opcode;
             struct weft__nic_unit before;
-            request = draw(seed + 16 * i, &opcode);
+            request = draw(seed + 16 * i);
             if (i + 1 == num_requests)
                 request.completion = WEFT__NIC_ALWAYS;
             memcpy(&before,
                    (const char *)device.raw_qp.sq.buf +
                        request.index % device.raw_qp.sq.wqe_cnt * WEFT__NIC_UNIT_BYTES,
                    sizeof before);
-            post(&request, opcode);
+            post(&request);
             compare(&request, &before);
         }
         compare_doorbell(&request);
@@ -267,10 +177,9 @@ TEST(requests_and_completions_are_those_of_libmlx5)
 
 TEST(an_error_has_its_status)
 {
-    enum ibv_wr_opcode opcode;
-    struct weft__nic_request request = draw(1, &opcode);
+    struct weft__nic_request request = draw(1);
     request.completion = WEFT__NIC_ALWAYS;
-    post(&request, opcode);
+    post(&request);
     complete(&request, 0x13);
 }
 
