@@ -322,6 +322,7 @@ target_sources(weft_objects PRIVATE ${programs_dir}/list.c ${fatbins}
   machine/cuda/cuda_launch.c
   machine/cuda/link_rate.c
   machine/cuda/cuda_memory.c
+  machine/cuda/cuda_record.c
   machine/cuda/network.c
   machine/cuda/network_memory.c
   machine/cuda/own_streams.c

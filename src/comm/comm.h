@@ -30,6 +30,9 @@ struct weft__comm_hooks {
     /* Collective, when the heap is up. */
     weft_result (*start)(weft_comm *comm);
     int32_t (*device_of)(const weft_comm *comm); /* of this rank, after attach */
+    /* Brings into the records what launches have written elsewhere, on any thread, while the heap
+     * is up. NULL: launches write the records. */
+    void (*read_records)(weft_comm *comm);
     /* The reverses; each also when it failed or was not called. */
     void (*stop)(weft_comm *comm);
     void (*detach)(weft_comm *comm);
@@ -174,6 +177,8 @@ void weft__comm_start_metrics(weft_comm *comm);
  * end. */
 void weft__comm_end_records(weft_comm *comm);
 void weft__comm_free_records(weft_comm *comm);
+/* Brings the records up to date; whoever reads them calls it before. From any thread. */
+void weft__comm_read_records(weft_comm *comm);
 /* Writes the flight record to `path`, or with NULL into record_dir. From any thread. */
 weft_result weft__comm_write_records(weft_comm *comm, const char *path);
 

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "record/record_slots.h"
+
 /* Whom a launch meets. */
 enum weft__meeting {
     WEFT__MEETS_NOBODY, /* it works on memory of this rank */
@@ -88,14 +90,15 @@ struct weft__records *weft__records_create(struct weft__records_size size);
 void weft__records_destroy(struct weft__records *records);
 
 /* Enters an operation, which gets the id that is returned. Without records, 0: then the next ones
- * do nothing. */
+ * do nothing. One that is captured counts when it runs. */
 uint64_t weft__records_issue(struct weft__records *records, const struct weft__record *record);
 void weft__records_start(struct weft__records *records, uint64_t id, int64_t now_ns);
 /* Of *end: the times from its end on, the last rank, the state and the number of the call. */
 void weft__records_end(struct weft__records *records, uint64_t id, const struct weft__record *end);
-/* Counts a failure that no record is known for. */
-void weft__records_fail(struct weft__records *records, int32_t call_idx);
 void weft__records_add_wait(struct weft__records *records, int32_t rank, int64_t waited_ns);
+/* Counts runs of operations in graphs. */
+void weft__records_add_runs(struct weft__records *records, int32_t call_idx, uint64_t num_runs,
+                            uint64_t num_bytes);
 
 /* The upper end of a bucket; of the last one it is INT64_MAX. */
 int64_t weft__wait_bucket_ns(int32_t bucket);

@@ -22,6 +22,12 @@ struct writing {
     enum { COMM_IS_FAILING = 1, COMM_IS_AS_IT_SAYS } state;
 };
 
+void weft__comm_read_records(weft_comm *comm)
+{
+    if (comm->records != NULL && comm->hooks->read_records != NULL)
+        comm->hooks->read_records(comm);
+}
+
 static void write_to(const struct writing *writing, FILE *file)
 {
     weft_comm *comm = writing->comm;
@@ -32,6 +38,7 @@ static void write_to(const struct writing *writing, FILE *file)
     weft_heap_info heap = {0};
     int32_t awaited[WEFT__MAX_LISTED_WAITS];
     char version_text[32];
+    weft__comm_read_records(comm);
     for (int32_t i = 0; i < waits.num_waits; i++)
         awaited[i] = waits.waits[i].rank;
     snprintf(version_text, sizeof version_text, "%u.%u.%u", version / 10000, version / 100 % 100,

@@ -265,6 +265,7 @@ static weft_result launch_in_context(struct weft__cuda *cuda, struct weft__cuda_
         .program_idx = (uint32_t)kernel_idx | (uint32_t)launch->call << WEFT__CUDA_CALL_BIT,
         .copy_slot_bytes = copy_slot_bytes(cuda, &launch->grid),
         .work_queue = weft__cuda_network_queue(cuda),
+        .record = weft__cuda_record_of(launch),
     };
     const size_t shared_bytes =
         (WEFT__CUDA_WARP_BYTES + (size_t)params.copy_slot_bytes) * (size_t)launch->grid.num_warps;

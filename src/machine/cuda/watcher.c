@@ -138,9 +138,6 @@ void weft__cuda_collect_failure(weft_comm *comm)
     const uint32_t failed = cuda->board->failed_program;
     const struct weft__cuda_kernel kernel =
         cuda->kernels[failed & ((UINT32_C(1) << WEFT__CUDA_CALL_BIT) - 1)];
-    if (!cuda->failure_is_counted) /* two threads may collect it */
-        weft__records_fail(comm->records, (int32_t)(failed >> WEFT__CUDA_CALL_BIT));
-    cuda->failure_is_counted = 1;
     pthread_mutex_unlock(&cuda->mutex);
     (void)kernel.on_failure(comm, (enum weft__call)(failed >> WEFT__CUDA_CALL_BIT),
                             &cuda->board->failure);
