@@ -39,6 +39,12 @@ typedef struct weft_peer_stats {
     uint64_t waits_by_time[16];
     uint64_t num_last; /* operations to which this rank came last */
     uint64_t late_ns;  /* by how much it came after all others: the sum of these operations */
+    /* Bytes of puts and headers over the network, if it is on another node. What engine ucx
+     * writes into this rank's memory is not known here, so received_bytes leaves it out. */
+    uint64_t sent_bytes, received_bytes;
+    uint64_t num_under_way;   /* messages and writes that the engine has not handed over now */
+    uint64_t num_retransmits; /* packets; looked at five times a second; engine ucx tells none */
+    uint64_t num_masks;       /* each weft_ll with masks of its own that goes on without it now */
 } weft_peer_stats;
 
 /* All that this rank knows of rank `rank`, which may be itself. */

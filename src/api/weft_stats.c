@@ -36,7 +36,12 @@ weft_result weft_stats_query_peer(const weft_comm *comm, int32_t rank, weft_peer
     weft_peer_stats found = {.num_waits = counters.num_waits,
                              .waited_ns = counters.waited_ns,
                              .num_last = counters.num_last,
-                             .late_ns = counters.late_ns};
+                             .late_ns = counters.late_ns,
+                             .sent_bytes = counters.traffic.sent_bytes,
+                             .received_bytes = counters.traffic.received_bytes,
+                             .num_under_way = counters.traffic.num_under_way,
+                             .num_retransmits = counters.traffic.num_retransmits,
+                             .num_masks = counters.num_masks};
     for (int32_t i = 0; i < WEFT__NUM_WAIT_BUCKETS; i++)
         found.waits_by_time[i] = counters.buckets[i];
     WEFT__WRITE(weft_peer_stats, stats, &found);

@@ -37,6 +37,7 @@
 #include "comm/host/doorbell.h"
 #include "comm/rendezvous/meeting_point.h"
 #include "net/access.h"
+#include "record/record.h"
 #include "weft.h"
 
 struct weft__net;
@@ -89,7 +90,8 @@ struct weft__net_config {
     /* Rung once after the adds of a weft__net_progress, NULL: nobody sleeps. The bell's words are
      * offsets in region 0. */
     struct weft__doorbell *bell;
-    struct weft__net_fake *fake; /* the world of engine "fake" */
+    struct weft__net_fake *fake;          /* the world of engine "fake" */
+    struct weft__peer_counters *counters; /* [num_ranks]: their traffic is counted; NULL: not */
 };
 
 /* What a rank tells the others at start-up. No bytes: no peer, neither here nor there. */

@@ -130,6 +130,11 @@ void weft__records_end(struct weft__records *records, uint64_t id, const struct 
     __atomic_store_n(&record->state, end->state, __ATOMIC_RELEASE);
 }
 
+struct weft__peer_counters *weft__records_peers(struct weft__records *records)
+{
+    return records != NULL ? records->peers : NULL;
+}
+
 int64_t weft__wait_bucket_ns(int32_t bucket)
 {
     return bucket < WEFT__NUM_WAIT_BUCKETS - 1 ? INT64_C(1000) << bucket : INT64_MAX;

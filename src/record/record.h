@@ -67,6 +67,13 @@ struct weft__call_counters {
 /* Of 1 us: 1 us or less, up to 2, up to 4, ... and more than 16 ms. */
 enum { WEFT__NUM_WAIT_BUCKETS = 16 };
 
+/* The network's traffic with a rank of another node; written by whoever drives the network. */
+struct weft__peer_traffic {
+    uint64_t sent_bytes, received_bytes; /* of puts and signals, with headers */
+    uint64_t num_under_way;              /* messages and writes that it has not handed over yet */
+    uint64_t num_retransmits;            /* packets, if the engine knows */
+};
+
 /* What this rank knows of another one. */
 struct weft__peer_counters {
     uint64_t num_waits; /* of those that found nothing at their first look */
@@ -74,6 +81,8 @@ struct weft__peer_counters {
     uint64_t buckets[WEFT__NUM_WAIT_BUCKETS]; /* of waits, by their time */
     uint64_t num_last;                        /* operations to which it came last */
     uint64_t late_ns;                         /* after all others, in all of them */
+    struct weft__peer_traffic traffic;
+    uint64_t num_masks; /* objects that go on without it, when that was read last */
 };
 
 struct weft__record_totals {
@@ -96,6 +105,8 @@ void weft__records_start(struct weft__records *records, uint64_t id, int64_t now
 /* Of *end: the times from its end on, the last rank, the state and the number of the call. */
 void weft__records_end(struct weft__records *records, uint64_t id, const struct weft__record *end);
 void weft__records_add_wait(struct weft__records *records, int32_t rank, int64_t waited_ns);
+/* For the network: the counters of all ranks; NULL without records. */
+struct weft__peer_counters *weft__records_peers(struct weft__records *records);
 /* Counts runs of operations in graphs. */
 void weft__records_add_runs(struct weft__records *records, int32_t call_idx, uint64_t num_runs,
                             uint64_t num_bytes);

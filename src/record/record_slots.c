@@ -60,11 +60,6 @@ void weft__record_fold_destroy(struct weft__record_fold *fold)
 
 /* ---------------------------------------------------------------- one slot */
 
-static int has_failed(const struct weft__record_slot *slot)
-{
-    return slot->failed == slot->record_id;
-}
-
 static int has_ended(const struct weft__record_slot *slot)
 {
     return slot->num_running == 0 && slot->ended >= slot->started;
@@ -186,15 +181,14 @@ static void add_lateness(const struct comparison *comparison, const struct weft_
     end->late_ns = late_ns >= LEAST_NS ? late_ns : 0;
 }
 
-static void end_record(struct weft__record_fold *fold, int i, int32_t call_idx, int64_t now_ns)
+static void end_record(struct weft__record_fold *fold, int i, int32_t call_idx)
 {
     const struct weft__record_slot *slot = &fold->own[i];
-    struct weft__record end = {.ended_ns = has_ended(slot) ? host_ns(fold, slot->ended) : now_ns,
+    struct weft__record end = {.ended_ns = host_ns(fold, slot->ended),
                                .last_rank = WEFT__RECORD_NOBODY,
-                               .state = has_failed(slot) ? WEFT__RECORD_FAILED : WEFT__RECORD_DONE,
+                               .state = WEFT__RECORD_DONE,
                                .call_idx = call_idx};
-    if (end.state == WEFT__RECORD_DONE)
-        add_lateness(&fold->comparisons[i], slot, &end);
+    add_lateness(&fold->comparisons[i], slot, &end);
     if (end.waited_ns > 0)
         weft__records_add_wait(fold->records, end.last_rank, end.waited_ns);
     weft__records_end(fold->records, slot->record_id, &end);
@@ -205,17 +199,19 @@ static void fold_slot(struct weft__record_fold *fold, int i, int64_t now_ns)
     const struct weft__record_slot *slot = &fold->own[i];
     struct seen *seen = &fold->seen[i];
     struct weft__record record;
-    if (!is_new(fold, i) || !weft__records_read(fold->records, slot->record_id, &record))
+    /* Whoever hears of a failure has written it. */
+    if (!is_new(fold, i) || !weft__records_read(fold->records, slot->record_id, &record) ||
+        record.state == WEFT__RECORD_FAILED)
         return;
     if (seen->record_id != slot->record_id || seen->num_runs != slot->num_runs)
         *seen = (struct seen){.record_id = slot->record_id, .num_runs = slot->num_runs};
     correct_clock(fold, i, &record, now_ns);
     const int is_awaited = fold->comparisons[i].state == ENDS_SOON && !seen->was_awaited;
     seen->was_awaited |= is_awaited;
-    seen->is_folded = has_failed(slot) || (has_ended(slot) && !is_awaited);
+    seen->is_folded = has_ended(slot) && !is_awaited;
     weft__records_start(fold->records, slot->record_id, host_ns(fold, slot->started));
     if (seen->is_folded)
-        end_record(fold, i, record.call_idx, now_ns);
+        end_record(fold, i, record.call_idx);
 }
 
 void weft__record_fold_slots(struct weft__record_fold *fold, const struct weft__slot_source *source)

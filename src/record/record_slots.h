@@ -26,10 +26,9 @@ struct weft__record_slot {
     uint64_t started;
     uint64_t operation;   /* its exchange and number, the same on all ranks; 0: not all meet */
     uint64_t ended;       /* of the block that ended last */
-    uint64_t failed;      /* record_id of the last launch that failed */
     uint32_t num_runs;    /* of all launches of the slot */
     uint32_t num_running; /* blocks: all are added at the start, and each subtracts itself */
-    uint64_t unused[2];
+    uint64_t unused[3];
 };
 
 /* The launches of a call of weft.h that graphs have run. */

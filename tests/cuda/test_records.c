@@ -358,7 +358,7 @@ static int time_all_reduce(struct ranks_context *context)
     return 0;
 }
 
-/* Of a dispatch and a combine, the time of one. */
+/* A step has a dispatch and a combine; the time is that of one of them. */
 static int time_low_latency(struct ranks_context *context)
 {
     struct ll_scene scenes[NUM_SETTINGS];

@@ -112,7 +112,7 @@ void weft__cuda_records_read(weft_comm *comm)
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (records == NULL || weft__cuda_enter(cuda) != WEFT_OK)
         return;
-    /* What this thread does goes into no graph, whatever others capture. */
+    /* Others may capture meanwhile: this goes into no graph. */
     (void)weft__cu.thread_exchange_stream_capture_mode(&mode);
     pthread_mutex_lock(&records->mutex);
     read_into(comm, records);

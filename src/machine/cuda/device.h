@@ -46,6 +46,7 @@ struct weft__cuda {
     int64_t clock_offset_ns;            /* of the host's monotonic clock from the device's */
     struct weft__cuda_records *records; /* NULL: nobody wants them */
     int watcher_runs;                   /* guarded by the mutex of the communicator's status */
+    int failure_is_counted;             /* guarded by mutex */
 };
 
 static inline struct weft__cuda *weft__cuda_of(const weft_comm *comm)

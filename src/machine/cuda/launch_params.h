@@ -40,6 +40,7 @@ struct weft__cuda_board {
     /* Written by the first warp that fails; the failure, too, before it is told. */
     uint32_t failure_is_told;
     uint32_t failed_program; /* program_idx of its launch */
+    uint64_t failed_record;  /* its record_id */
     struct wp_failure failure;
     uint64_t clock_ns;      /* the device's, when it was read */
     uint8_t rank_is_gone[]; /* [num_ranks], written by the host */

@@ -80,9 +80,9 @@ struct wp_warp {
         __shared__ struct weft__cuda_block block;                                                  \
         struct wp_warp this_warp;                                                                  \
         weft__cuda_begin(&this_warp, &launch, &block);                                             \
-        const enum wp_status status = name##_body(&this_warp, &name_args);                         \
+        (void)name##_body(&this_warp, &name_args);                                                 \
         weft__cuda_end(&this_warp);                                                                \
-        weft__cuda_record_end(&this_warp, status);                                                 \
+        weft__cuda_record_end(&this_warp);                                                         \
     }                                                                                              \
     static __device__ __forceinline__ enum wp_status name##_body(                                  \
         struct wp_warp *warp, const struct wp_##name##_args *args)
@@ -378,6 +378,7 @@ WP_FN enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *fail
         return WP_STATUS_FAILED;
     launch->board->failure = *failure;
     launch->board->failed_program = launch->program_idx;
+    launch->board->failed_record = launch->record.record_id;
     /* Pairs with the host's acquire. */
     asm volatile("st.release.sys.global.u32 [%0], %1;"
                  :
@@ -435,16 +436,11 @@ WP_FN void weft__cuda_record_start(const struct wp_warp *warp)
                  : "memory");
 }
 
-/* The first thread of each block tells of its end; any knows that it has failed. */
-WP_FN void weft__cuda_record_end(const struct wp_warp *warp, enum wp_status status)
+/* By the first thread of each block. */
+WP_FN void weft__cuda_record_end(const struct wp_warp *warp)
 {
-    const struct weft__cuda_record *record = &warp->launch->record;
-    struct weft__record_slot *slot = record->slot;
-    if (slot == NULL)
-        return;
-    if (status == WP_STATUS_FAILED)
-        *(volatile uint64_t *)&slot->failed = record->record_id;
-    if (threadIdx.x != 0)
+    struct weft__record_slot *slot = warp->launch->record.slot;
+    if (slot == NULL || threadIdx.x != 0)
         return;
     weft__cuda_raise(&slot->ended, wp_now_ns(warp));
     weft__cuda_add_u32(&slot->num_running, ~0u);
