@@ -2,6 +2,7 @@
 /* Launches, and how large they are. */
 #include "machine/cuda/network.h"
 #include "machine/cuda/own_streams.h"
+#include "machine/cuda/ranges.h"
 
 enum { WARP_THREADS = WEFT__CUDA_WARP_THREADS, SLOT_ALIGNMENT = 128 };
 
@@ -300,7 +301,9 @@ weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct we
     WEFT__TRY(weft__cuda_enter(cuda));
     if (is_first)
         weft__cuda_first_work_begin();
+    weft__cuda_range_begin(launch);
     const weft_result result = launch_in_context(cuda, queue, launch);
+    weft__cuda_range_end();
     if (is_first) {
         atomic_store(&queue->has_launched, 1);
         weft__cuda_first_work_end();
