@@ -322,13 +322,15 @@ target_sources(weft_objects PRIVATE ${programs_dir}/list.c ${fatbins}
   machine/cuda/cuda_launch.c
   machine/cuda/link_rate.c
   machine/cuda/cuda_memory.c
+  machine/cuda/cuda_record.c
   machine/cuda/network.c
   machine/cuda/network_memory.c
   machine/cuda/own_streams.c
   machine/cuda/network_heap.c
   machine/cuda/probe.c
+  machine/cuda/ranges.c
   machine/cuda/sharing.c
   machine/cuda/cuda_stream.c
   machine/cuda/watcher.c)
-# Only for cuda.h, whose types the driver's functions have.
+# Only for headers: cuda.h, whose types the driver's functions have, and NVTX, which has no library.
 target_include_directories(weft_objects SYSTEM PRIVATE ${cuda_dir}/include)

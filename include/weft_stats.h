@@ -12,10 +12,12 @@ extern "C" {
 
 /* Each rank keeps records of its last operations (WEFT_RECORDS, 512 of each communicator) and
  * counts its waits. So any thread may ask at any time, also while operations run and after a
- * failure, and waits for nobody. An operation is a launch on a stream: some calls make several.
+ * failure, and waits for nobody. An operation is a launch on a stream: some calls make several. One
+ * in a graph counts whenever the graph runs.
  *
- * On machine cuda operations are counted when they are issued, and their failures; how long they
- * run and wait is not known. With WEFT_RECORDS=0 all numbers are zero. */
+ * On machine cuda these calls copy from the GPU what kernels have written there since the last
+ * one. Of the operations that have ended since then the waits of the last 256 count, and of one in
+ * a graph those of its last run. With WEFT_RECORDS=0 all numbers are zero. */
 typedef struct weft_stats {
     size_t size;
     uint64_t num_issued; /* operations */
@@ -31,13 +33,21 @@ WEFT_API weft_result weft_stats_query(const weft_comm *comm, weft_stats *stats);
 
 typedef struct weft_peer_stats {
     size_t size;
-    uint64_t num_waits; /* for this rank; a wait that ends at once does not count */
+    /* For this rank; a wait that ends at once does not count. On machine cuda it is how much longer
+     * an operation took here than there, from 20 us on, if that rank came last. */
+    uint64_t num_waits;
     uint64_t waited_ns;
     /* Waits of up to 1 us, more than that and up to 2 us, 4 us, ...; of the last, more than 16.4
      * ms. */
     uint64_t waits_by_time[16];
     uint64_t num_last; /* operations to which this rank came last */
     uint64_t late_ns;  /* by how much it came after all others: the sum of these operations */
+    /* Bytes of puts and headers over the network, if it is on another node. What engine ucx
+     * writes into this rank's memory is not known here, so received_bytes leaves it out. */
+    uint64_t sent_bytes, received_bytes;
+    uint64_t num_under_way;   /* messages and writes that the engine has not handed over now */
+    uint64_t num_retransmits; /* packets; looked at five times a second; engine ucx tells none */
+    uint64_t num_masks;       /* each weft_ll with masks of its own that goes on without it now */
 } weft_peer_stats;
 
 /* All that this rank knows of rank `rank`, which may be itself. */

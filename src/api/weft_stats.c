@@ -15,6 +15,7 @@ weft_result weft_stats_query(const weft_comm *comm, weft_stats *stats)
     struct weft__record_totals totals;
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(WEFT__CHECK_OUTPUT(weft_stats, stats, "stats"));
+    weft__comm_read_records((weft_comm *)comm);
     weft__records_totals(comm->records, &totals);
     const weft_stats found = {.num_issued = totals.num_issued,
                               .num_failed = totals.num_failed,
@@ -32,11 +33,17 @@ weft_result weft_stats_query_peer(const weft_comm *comm, int32_t rank, weft_peer
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_range(rank, 0, comm->num_ranks - 1, "rank"));
     WEFT__TRY(WEFT__CHECK_OUTPUT(weft_peer_stats, stats, "stats"));
+    weft__comm_read_records((weft_comm *)comm);
     weft__records_peer(comm->records, rank, &counters);
     weft_peer_stats found = {.num_waits = counters.num_waits,
                              .waited_ns = counters.waited_ns,
                              .num_last = counters.num_last,
-                             .late_ns = counters.late_ns};
+                             .late_ns = counters.late_ns,
+                             .sent_bytes = counters.traffic.sent_bytes,
+                             .received_bytes = counters.traffic.received_bytes,
+                             .num_under_way = counters.traffic.num_under_way,
+                             .num_retransmits = counters.traffic.num_retransmits,
+                             .num_masks = counters.num_masks};
     for (int32_t i = 0; i < WEFT__NUM_WAIT_BUCKETS; i++)
         found.waits_by_time[i] = counters.buckets[i];
     WEFT__WRITE(weft_peer_stats, stats, &found);
@@ -47,6 +54,7 @@ weft_result weft_stats_query_slowest(const weft_comm *comm, weft_slowest *slowes
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(WEFT__CHECK_OUTPUT(weft_slowest, slowest, "slowest"));
+    weft__comm_read_records((weft_comm *)comm);
     const struct weft__slowest worst = weft__records_find_slowest(comm->records);
     weft_slowest found = {.num_operations = worst.num_operations,
                           .num_late = worst.num_late,

@@ -258,6 +258,7 @@ static weft_comm *allocate(const struct origin *origin)
     }
     weft__waits_init(&comm->waits);
     weft__standing_init(&comm->standing);
+    pthread_mutex_init(&comm->masked_mutex, NULL);
     comm->rank = origin->rank;
     comm->num_ranks = origin->num_ranks;
     comm->timeout_ms = origin->config.timeout_ms;
@@ -342,6 +343,7 @@ void weft__comm_destroy(weft_comm *comm)
     weft__waits_destroy(&comm->waits);
     weft__standing_destroy(&comm->standing);
     weft__comm_free_records(comm);
+    pthread_mutex_destroy(&comm->masked_mutex);
     free(comm);
 }
 

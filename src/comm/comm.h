@@ -30,9 +30,19 @@ struct weft__comm_hooks {
     /* Collective, when the heap is up. */
     weft_result (*start)(weft_comm *comm);
     int32_t (*device_of)(const weft_comm *comm); /* of this rank, after attach */
+    /* Brings into the records what launches have written elsewhere, on any thread, while the heap
+     * is up. NULL: launches write the records. */
+    void (*read_records)(weft_comm *comm);
     /* The reverses; each also when it failed or was not called. */
     void (*stop)(weft_comm *comm);
     void (*detach)(weft_comm *comm);
+};
+
+/* An object of the layers above that goes on without some ranks. */
+struct weft__masked {
+    /* Writes 1 for each masked rank, 0 for others: mask[num_ranks]. */
+    weft_result (*read)(const struct weft__masked *masked, int32_t *mask);
+    struct weft__masked *next;
 };
 
 struct weft_comm {
@@ -46,7 +56,9 @@ struct weft_comm {
     struct weft__standing standing; /* the calls that its host has made */
     int32_t num_exchanges;          /* made so far, on streams (launch/exchange_host.h) */
     struct weft__records *records;  /* of what it does; NULL: nobody wants them */
-    char *record_dir;               /* where they go when it fails; NULL: nowhere */
+    struct weft__masked *masked;    /* all such objects, guarded by masked_mutex */
+    pthread_mutex_t masked_mutex;
+    char *record_dir; /* where they go when it fails; NULL: nowhere */
     struct {
         char *metrics_dir; /* NULL: nobody wants them */
         pthread_t thread;
@@ -183,6 +195,11 @@ void weft__comm_start_metrics(weft_comm *comm);
  * end. */
 void weft__comm_end_records(weft_comm *comm);
 void weft__comm_free_records(weft_comm *comm);
+/* Brings the records up to date; whoever reads them calls it before. From any thread. */
+void weft__comm_read_records(weft_comm *comm);
+/* From then on records tell of its masks; until it is removed, which waits for who reads them. */
+void weft__comm_add_masked(weft_comm *comm, struct weft__masked *masked);
+void weft__comm_remove_masked(weft_comm *comm, struct weft__masked *masked);
 /* Writes the flight record to `path`, or with NULL into record_dir. From any thread. */
 weft_result weft__comm_write_records(weft_comm *comm, const char *path);
 

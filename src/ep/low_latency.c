@@ -5,6 +5,7 @@
 #include "launch/names.h"
 #include "programs/low_latency/ll_usual.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -392,6 +393,15 @@ static weft_ll *new_ll(weft_comm *comm, const weft_ll_config *config, weft_resul
     return ll;
 }
 
+static weft_result read_mask(const struct weft__masked *masked, int32_t *mask)
+{
+    const weft_ll *ll =
+        (const weft_ll *)(const void *)((const char *)masked - offsetof(weft_ll, masked));
+    weft_comm *comm = ll->ep->comm;
+    return weft__machine_of(comm)->copy(comm, mask, ll->device.masks.mask,
+                                        (uint64_t)comm->num_ranks * sizeof *mask);
+}
+
 weft_result weft__ll_create(weft_ep *ep, weft_ep *experts, const weft_ll_config *config,
                             weft_ll **out)
 {
@@ -413,6 +423,10 @@ weft_result weft__ll_create(weft_ep *ep, weft_ep *experts, const weft_ll_config 
         weft__ll_destroy(ll);
         return result;
     }
+    if (ll->goes_on_without_the_dead) {
+        ll->masked.read = read_mask;
+        weft__comm_add_masked(ep->comm, &ll->masked);
+    }
     *out = ll;
     return WEFT_OK;
 }
@@ -420,6 +434,7 @@ weft_result weft__ll_create(weft_ep *ep, weft_ep *experts, const weft_ll_config 
 void weft__ll_destroy(weft_ll *ll)
 {
     weft_comm *comm = ll->ep->comm;
+    weft__comm_remove_masked(comm, &ll->masked);
     if (ll->exchange != NULL && ll->device.plan.answers_stay && ll->issued.answers_sent > 0)
         (void)weft__ll_leave(
             ll); /* it fails where the communicator has, and nobody reads any more */

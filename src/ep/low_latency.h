@@ -48,6 +48,7 @@ struct weft_ll {
     struct weft__ll_issued issued;
     uint64_t epoch; /* of the last weft_ll_unmask */
     int goes_on_without_the_dead;
+    struct weft__masked masked; /* for records, if it has masks of its own */
 };
 
 /* low_latency_plan.c. Without what depends on the number of blocks, on which ranks agree,. */

@@ -64,6 +64,8 @@ static void record_launch(struct weft__launch *launch, const weft_stream *stream
         .call_idx = (int32_t)launch->call,
     };
     launch->record_id = weft__records_issue(comm->records, &record);
+    launch->record_state = (enum weft__record_state)record.state;
+    launch->num_bytes = record.num_bytes;
     weft__current_detail.num_bytes = 0; /* further launches of the call move the same ones */
 }
 

@@ -67,6 +67,8 @@ struct weft__launch {
     enum weft__call call; /* that makes the launch */
     /* For its record. */
     uint64_t record_id; /* 0: it has none */
+    enum weft__record_state record_state;
+    uint64_t num_bytes;
     enum weft__meeting meeting;
     int32_t exchange;  /* its number; 0: none */
     uint64_t sequence; /* among those of its exchange that meet alike */

@@ -64,6 +64,7 @@ static weft_result read_config(weft_comm *comm, const struct weft__net_memory *m
                                         .close_ms = CLOSE_MS,
                                         .order = &comm->num_gathers,
                                         .num_taken = &comm->num_messages_taken,
+                                        .counters = weft__records_peers(comm->records),
                                         .bell = bell_of(comm, memory)};
     derive_secret(comm, config->secret);
     WEFT__TRY(weft__net_read_settings(config));

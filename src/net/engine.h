@@ -117,6 +117,8 @@ void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *
 /* The least time that anything took there and back, whatever the ends had to do besides; from
  * find_transports. */
 void weft__net_found_round_trip(struct weft__net *net, int32_t peer, double us);
+/* So many packets were sent to the peer again, so far. */
+void weft__net_found_retransmits(struct weft__net *net, int32_t peer, uint64_t num);
 /* `peer` is who sent it, if the engine vouches for that, else -1, and the header must have the
  * secret. The header may be anything; it is copied, and the payload is read once. */
 void weft__net_receive(struct weft__net *net, int32_t peer, const void *header, size_t header_bytes,

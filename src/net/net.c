@@ -247,6 +247,13 @@ void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *
                  length > 0 ? "; " : "", transport);
 }
 
+void weft__net_found_retransmits(struct weft__net *net, int32_t peer, uint64_t num)
+{
+    if (net->config.counters != NULL)
+        __atomic_store_n(&net->config.counters[peer].traffic.num_retransmits, num,
+                         __ATOMIC_RELAXED);
+}
+
 void weft__net_found_round_trip(struct weft__net *net, int32_t peer, double us)
 {
     net->peers[peer].round_trip_us = us;

@@ -45,6 +45,7 @@
 #include "comm/host/doorbell.h"
 #include "comm/rendezvous/meeting_point.h"
 #include "net/access.h"
+#include "record/record.h"
 #include "weft.h"
 
 struct weft__net;
@@ -99,6 +100,7 @@ struct weft__net_config {
     struct weft__doorbell *bell;
     const struct weft__net_engine *custom; /* an engine of the caller's, in place of `engine` */
     void *world;                           /* for `custom` */
+    struct weft__peer_counters *counters;  /* [num_ranks]: their traffic is counted; NULL: not */
 };
 
 /* A rank's message to the others at start-up. No bytes: no peer, neither here nor there. */

@@ -95,6 +95,18 @@ struct weft__net {
     char transport[WEFT__NET_TRANSPORT_BYTES];
 };
 
+/* Adds to what is counted of the peer. */
+static inline void weft__net_add_traffic(struct weft__net *net, int32_t peer,
+                                         struct weft__peer_traffic more)
+{
+    if (net->config.counters == NULL)
+        return;
+    struct weft__peer_traffic *traffic = &net->config.counters[peer].traffic;
+    __atomic_fetch_add(&traffic->sent_bytes, more.sent_bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&traffic->received_bytes, more.received_bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&traffic->num_under_way, more.num_under_way, __ATOMIC_RELAXED);
+}
+
 /* net.c. */
 void weft__net_finish(struct weft__net_request *request, weft_result result);
 

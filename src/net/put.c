@@ -178,6 +178,7 @@ static weft_result write_bytes(struct weft__net *net, int32_t peer, const struct
     operation->header.place = piece->target;
     atomic_fetch_add_explicit(&net->num_put_bytes, piece->num_bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&net->num_written_bytes, piece->num_bytes, memory_order_relaxed);
+    weft__net_add_traffic(net, peer, (struct weft__peer_traffic){.sent_bytes = piece->num_bytes});
     net->peers[peer].num_writes++;
     enum weft__net_start start = net->engine->write(net->state, operation);
     if (start == WEFT__NET_DONE)

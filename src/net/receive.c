@@ -227,7 +227,12 @@ static int check(struct weft__net *net, const struct weft__net_header *header, s
 static void take(struct weft__net *net, const struct weft__net_header *header, const void *payload,
                  size_t payload_bytes)
 {
-    if (check(net, header, payload_bytes))
+    const int is_right = check(net, header, payload_bytes);
+    if (is_right && (header->kind == WEFT__NET_PUT || header->kind == WEFT__NET_SIGNAL))
+        weft__net_add_traffic(net, header->source,
+                              (struct weft__peer_traffic){
+                                  .received_bytes = net->engine->header_bytes + payload_bytes});
+    if (is_right)
         take_message(net, header->source, header, payload);
     if (net->config.num_taken != NULL)
         atomic_fetch_add_explicit(net->config.num_taken, 1, memory_order_release);

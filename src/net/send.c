@@ -25,6 +25,7 @@ struct weft__net_operation *weft__net_operation_new(struct weft__net *net, int32
     if (request != NULL)
         request->num_left++;
     net->num_under_way++;
+    weft__net_add_traffic(net, peer, (struct weft__peer_traffic){.num_under_way = 1});
     return operation;
 }
 
@@ -56,6 +57,8 @@ static void end_operation(struct weft__net_operation *operation, weft_result res
     operation->next = net->unused;
     net->unused = operation;
     net->num_under_way--;
+    weft__net_add_traffic(net, operation->peer,
+                          (struct weft__peer_traffic){.num_under_way = ~UINT64_C(0)});
 }
 
 void weft__net_operation_delete_all(struct weft__net *net)
@@ -95,6 +98,9 @@ static void count(struct weft__net_operation *operation)
     atomic_fetch_add_explicit(&net->num_header_bytes, net->engine->header_bytes,
                               memory_order_relaxed);
     atomic_fetch_add_explicit(&net->num_put_bytes, header->num_bytes, memory_order_relaxed);
+    weft__net_add_traffic(
+        net, operation->peer,
+        (struct weft__peer_traffic){.sent_bytes = net->engine->header_bytes + header->num_bytes});
 }
 
 void weft__net_send(struct weft__net_operation *operation)

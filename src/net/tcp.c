@@ -243,12 +243,15 @@ static void look_at_events(struct weft__tcp *tcp)
 
 /* Whether something that was sent is still on its way, and nothing was acknowledged since the last
  * look. */
-static int is_stuck(const struct weft__tcp_peer *peer, int64_t since_last_look_ns)
+static int is_stuck(const struct weft__tcp *tcp, const struct weft__tcp_peer *peer,
+                    int64_t since_last_look_ns)
 {
     struct tcp_info info = {.tcpi_unacked = 0};
     socklen_t info_bytes = sizeof(info);
-    return getsockopt(peer->watched.fd, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) == 0 &&
-           info.tcpi_unacked > 0 && info.tcpi_last_ack_recv * WEFT__NS_PER_MS >= since_last_look_ns;
+    if (getsockopt(peer->watched.fd, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) != 0)
+        return 0;
+    weft__net_found_retransmits(tcp->net, (int32_t)(peer - tcp->peers), info.tcpi_total_retrans);
+    return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv * WEFT__NS_PER_MS >= since_last_look_ns;
 }
 
 /* Linux tries for many minutes. Who takes nothing, but acknowledges that it is asked, is alive. If
@@ -264,7 +267,7 @@ static void look_for_silent_peers(struct weft__tcp *tcp)
         struct weft__tcp_peer *peer = &tcp->peers[rank];
         if (peer->state != WEFT__TCP_OPEN)
             continue;
-        if (begins || !is_stuck(peer, since_ns))
+        if (!is_stuck(tcp, peer, since_ns) || begins)
             peer->stuck_since_ns = now_ns;
         else if (now_ns - peer->stuck_since_ns > tcp->silence_ms * WEFT__NS_PER_MS)
             weft__tcp_lose(tcp, peer, ETIMEDOUT);

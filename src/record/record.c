@@ -75,6 +75,13 @@ static void give_back(struct weft__record *record, uint64_t id)
     __atomic_store_n(&record->id, id, __ATOMIC_RELEASE);
 }
 
+void weft__records_add_runs(struct weft__records *records, int32_t call_idx, uint64_t num_runs,
+                            uint64_t num_bytes)
+{
+    add(&records->calls[call_idx].num_issued, num_runs);
+    add(&records->calls[call_idx].num_bytes, num_bytes);
+}
+
 uint64_t weft__records_issue(struct weft__records *records, const struct weft__record *record)
 {
     if (records == NULL)
@@ -82,8 +89,8 @@ uint64_t weft__records_issue(struct weft__records *records, const struct weft__r
     union slot copy = {.record = *record};
     struct weft__call_counters *counters = &records->calls[record->call_idx];
     __atomic_store_n(&counters->call, record->call, __ATOMIC_RELAXED);
-    add(&counters->num_issued, 1);
-    add(&counters->num_bytes, record->num_bytes);
+    if (record->state != WEFT__RECORD_CAPTURED)
+        weft__records_add_runs(records, record->call_idx, 1, record->num_bytes);
     const uint64_t id =
         atomic_fetch_add_explicit(&records->num_issued, 1, memory_order_relaxed) + 1;
     union slot *slot = slot_of(records, id);
@@ -106,6 +113,7 @@ void weft__records_start(struct weft__records *records, uint64_t id, int64_t now
     if (record == NULL)
         return;
     __atomic_store_n(&record->started_ns, now_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->ended_ns, 0, __ATOMIC_RELAXED); /* of its last run */
     __atomic_store_n(&record->state, WEFT__RECORD_RUNNING, __ATOMIC_RELEASE);
     give_back(record, id);
 }
@@ -138,10 +146,9 @@ void weft__records_end(struct weft__records *records, uint64_t id, const struct 
     give_back(record, id);
 }
 
-void weft__records_fail(struct weft__records *records, int32_t call_idx)
+struct weft__peer_counters *weft__records_peers(struct weft__records *records)
 {
-    if (records != NULL)
-        add(&records->calls[call_idx].num_failed, 1);
+    return records != NULL ? records->peers : NULL;
 }
 
 int64_t weft__wait_bucket_ns(int32_t bucket)

@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "record/record_slots.h"
+
 /* Whom a launch meets. */
 enum weft__meeting {
     WEFT__MEETS_NOBODY, /* it works on memory of this rank */
@@ -66,6 +68,13 @@ struct weft__call_counters {
 /* Of 1 us: 1 us or less, up to 2, up to 4, ... and more than 16 ms. */
 enum { WEFT__NUM_WAIT_BUCKETS = 16 };
 
+/* The network's traffic with a rank of another node; written by whoever drives the network. */
+struct weft__peer_traffic {
+    uint64_t sent_bytes, received_bytes; /* of puts and signals, with headers */
+    uint64_t num_under_way;              /* messages and writes that it has not handed over yet */
+    uint64_t num_retransmits;            /* packets, if the engine knows */
+};
+
 /* What this rank knows of another one. */
 struct weft__peer_counters {
     uint64_t num_waits; /* of those that found nothing at their first look */
@@ -73,6 +82,8 @@ struct weft__peer_counters {
     uint64_t buckets[WEFT__NUM_WAIT_BUCKETS]; /* of waits, by their time */
     uint64_t num_last;                        /* operations to which it came last */
     uint64_t late_ns;                         /* after all others, in all of them */
+    struct weft__peer_traffic traffic;
+    uint64_t num_masks; /* objects that go on without it, when that was read last */
 };
 
 struct weft__record_totals {
@@ -89,14 +100,17 @@ struct weft__records *weft__records_create(struct weft__records_size size);
 void weft__records_destroy(struct weft__records *records);
 
 /* Enters an operation, which gets the id that is returned. Without records, 0: then the next ones
- * do nothing. */
+ * do nothing. One that is captured counts when it runs. */
 uint64_t weft__records_issue(struct weft__records *records, const struct weft__record *record);
 void weft__records_start(struct weft__records *records, uint64_t id, int64_t now_ns);
 /* Of *end: the times from its end on, the last rank, the state and the number of the call. */
 void weft__records_end(struct weft__records *records, uint64_t id, const struct weft__record *end);
-/* Counts a failure that no record is known for. */
-void weft__records_fail(struct weft__records *records, int32_t call_idx);
 void weft__records_add_wait(struct weft__records *records, int32_t rank, int64_t waited_ns);
+/* For the network: the counters of all ranks; NULL without records. */
+struct weft__peer_counters *weft__records_peers(struct weft__records *records);
+/* Counts runs of operations in graphs. */
+void weft__records_add_runs(struct weft__records *records, int32_t call_idx, uint64_t num_runs,
+                            uint64_t num_bytes);
 
 /* The upper end of a bucket; of the last one it is INT64_MAX. */
 int64_t weft__wait_bucket_ns(int32_t bucket);

@@ -122,13 +122,19 @@ static void write_peers(const struct weft__records *records, FILE *file)
     for (int32_t rank = 0; rank < weft__records_num_ranks(records); rank++) {
         struct weft__peer_counters peer;
         weft__records_peer(records, rank, &peer);
-        if (peer.num_waits == 0 && peer.num_last == 0)
+        const struct weft__peer_traffic *traffic = &peer.traffic;
+        if (peer.num_waits == 0 && peer.num_last == 0 &&
+            traffic->sent_bytes + traffic->received_bytes == 0)
             continue;
         write_comma(file, is_first);
         fprintf(file,
                 "  {\"rank\": %d, \"waits\": %" PRIu64 ", \"waited_ns\": %" PRIu64
-                ", \"came_last\": %" PRIu64 ", \"late_ns\": %" PRIu64 ", \"waits_by_time\": [",
-                rank, peer.num_waits, peer.waited_ns, peer.num_last, peer.late_ns);
+                ", \"came_last\": %" PRIu64 ", \"late_ns\": %" PRIu64 ", \"sent_bytes\": %" PRIu64
+                ", \"received_bytes\": %" PRIu64 ", \"under_way\": %" PRIu64
+                ", \"retransmits\": %" PRIu64 ", \"masks\": %" PRIu64 ", \"waits_by_time\": [",
+                rank, peer.num_waits, peer.waited_ns, peer.num_last, peer.late_ns,
+                traffic->sent_bytes, traffic->received_bytes, traffic->num_under_way,
+                traffic->num_retransmits, peer.num_masks);
         for (int32_t i = 0; i < WEFT__NUM_WAIT_BUCKETS; i++)
             fprintf(file, "%s%" PRIu64, i == 0 ? "" : ", ", peer.buckets[i]);
         fputs("]}", file);

@@ -2,6 +2,7 @@
 /* Metrics in the text format of Prometheus, with names after its conventions: base units, and _total
  * behind counters. */
 #include <inttypes.h>
+#include <stddef.h>
 
 #include "record/record.h"
 
@@ -119,6 +120,37 @@ static void write_peers(const struct weft__records *records, const struct weft__
     }
 }
 
+/* Of ranks without any of this nothing is written. */
+static void write_traffic(const struct weft__records *records,
+                          const struct weft__record_owner *owner, FILE *file)
+{
+    static const struct {
+        struct metric metric;
+        size_t offset;
+    } rows[] = {{{"weft_peer_sent_bytes_total", "counter", "Bytes sent over the network."},
+                 offsetof(struct weft__peer_counters, traffic.sent_bytes)},
+                {{"weft_peer_received_bytes_total", "counter", "Bytes received over the network."},
+                 offsetof(struct weft__peer_counters, traffic.received_bytes)},
+                {{"weft_peer_under_way", "gauge", "Messages that the network has not handed over."},
+                 offsetof(struct weft__peer_counters, traffic.num_under_way)},
+                {{"weft_peer_retransmits_total", "counter", "Packets that were sent again."},
+                 offsetof(struct weft__peer_counters, traffic.num_retransmits)},
+                {{"weft_peer_masks", "gauge", "Objects that go on without a rank."},
+                 offsetof(struct weft__peer_counters, num_masks)}};
+    for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+        begin(file, &rows[row].metric);
+        for (int32_t rank = 0; rank < weft__records_num_ranks(records); rank++) {
+            struct weft__peer_counters peer;
+            weft__records_peer(records, rank, &peer);
+            if (peer.traffic.sent_bytes + peer.traffic.received_bytes + peer.num_masks == 0)
+                continue;
+            write_labels(file, rows[row].metric.name, "", owner);
+            fprintf(file, ",peer=\"%d\"} %" PRIu64 "\n", rank,
+                    *(const uint64_t *)(const void *)((const char *)&peer + rows[row].offset));
+        }
+    }
+}
+
 static void write_gauge(const struct metric *metric, double value,
                         const struct weft__record_owner *owner, FILE *file)
 {
@@ -140,6 +172,7 @@ void weft__records_write_prometheus(const struct weft__records *records,
                                             "Bytes of the symmetric heap that have memory."};
     write_calls(records, owner, file);
     write_peers(records, owner, file);
+    write_traffic(records, owner, file);
     write_gauge(&slowest, weft__records_find_slowest(records).rank, owner, file);
     write_gauge(&failed, owner->failure != NULL, owner, file);
     write_gauge(&used, (double)owner->heap_used_bytes, owner, file);

@@ -49,9 +49,14 @@ static int check_mask(struct ll_seat *seat, uint64_t bits)
     CHECK_OK(weft_stream_synchronize(seat->stream));
     CHECK_OK(weft_memory_copy(seat->comm, mask, seat->steps[0].missing[1],
                               (uint64_t)seat->problem->num_ranks * sizeof *mask));
-    for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++)
+    for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++) {
+        weft_peer_stats peer = WEFT_INIT(weft_peer_stats);
         CHECK(mask[rank] == (int32_t)(bits >> rank & 1), "the mask of rank %d is %d", rank,
               mask[rank]);
+        CHECK_OK(weft_stats_query_peer(seat->comm, rank, &peer));
+        CHECK((peer.num_masks > 0) == mask[rank], "%llu objects go on without rank %d",
+              (unsigned long long)peer.num_masks, rank);
+    }
     return 0;
 }
 

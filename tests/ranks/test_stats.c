@@ -64,6 +64,52 @@ TEST_ON_RANKS(totals_count_operations_and_their_bytes, RANKS_THREADS, 3)
     return 0;
 }
 
+/* The sum of what goes to each rank is what the network has sent. */
+TEST_ON_RANKS(traffic_is_counted_by_its_rank, RANKS_PROCESSES, 2)
+{
+    enum { COUNT = 5000, NUM_NODES = 2 };
+    static float send[COUNT], recv[COUNT];
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_net_info before = WEFT_INIT(weft_net_info), after = WEFT_INIT(weft_net_info);
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_coll *coll;
+    uint64_t sent_bytes = 0, received_bytes = 0, under_way = 0;
+    config.num_nodes = NUM_NODES;
+    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(weft_stream_create(comm, &stream));
+    CHECK_OK(ranks_coll_create(comm, &coll));
+    weft_coll_args args = WEFT_INIT(weft_coll_args);
+    args.send = send;
+    args.recv = recv;
+    args.count = COUNT;
+    args.dtype = WEFT_FP32;
+    args.op = WEFT_SUM;
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(weft_coll_all_reduce(coll, &args, stream));
+    CHECK_OK(weft_stream_synchronize(stream));
+    CHECK_OK(weft_net_query(comm, &before));
+    for (int32_t rank = 0; rank < context->num_ranks; rank++) {
+        weft_peer_stats peer = WEFT_INIT(weft_peer_stats);
+        CHECK_OK(weft_stats_query_peer(comm, rank, &peer));
+        CHECK(rank != context->rank || peer.sent_bytes + peer.received_bytes == 0,
+              "a rank sends to itself");
+        sent_bytes += peer.sent_bytes;
+        received_bytes += peer.received_bytes;
+        under_way += peer.num_under_way;
+    }
+    CHECK_OK(weft_net_query(comm, &after));
+    CHECK(sent_bytes >= COUNT * sizeof(float) && received_bytes >= COUNT * sizeof(float),
+          "%lu bytes sent, %lu received", sent_bytes, received_bytes);
+    CHECK(under_way < 1000, "%lu messages are under way", under_way);
+    CHECK(before.sent_bytes <= sent_bytes && sent_bytes <= after.sent_bytes,
+          "%lu bytes by rank, from %lu to %lu in all", sent_bytes, before.sent_bytes,
+          after.sent_bytes);
+    CHECK_OK(weft_comm_destroy(comm));
+    CHECK_OK(weft_stream_destroy(stream));
+    return 0;
+}
+
 /* Rank 1 comes to one barrier long after rank 0. */
 TEST_ON_RANKS(waits_are_counted_by_the_rank_waited_for, RANKS_PROCESSES, 2)
 {

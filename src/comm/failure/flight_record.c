@@ -22,6 +22,55 @@ struct writing {
     enum { COMM_IS_FAILING = 1, COMM_IS_AS_IT_SAYS } state;
 };
 
+void weft__comm_add_masked(weft_comm *comm, struct weft__masked *masked)
+{
+    pthread_mutex_lock(&comm->masked_mutex);
+    masked->next = comm->masked;
+    comm->masked = masked;
+    pthread_mutex_unlock(&comm->masked_mutex);
+}
+
+void weft__comm_remove_masked(weft_comm *comm, struct weft__masked *masked)
+{
+    pthread_mutex_lock(&comm->masked_mutex);
+    struct weft__masked **link = &comm->masked;
+    while (*link != NULL && *link != masked)
+        link = &(*link)->next;
+    if (*link != NULL)
+        *link = masked->next;
+    pthread_mutex_unlock(&comm->masked_mutex);
+}
+
+/* With the mutex. mask[num_ranks] is for its use. Masks that cannot be read count as before. */
+static void read_masks(weft_comm *comm, int32_t *mask, uint64_t *num_masks)
+{
+    struct weft__peer_counters *peers = weft__records_peers(comm->records);
+    for (const struct weft__masked *masked = comm->masked; masked != NULL; masked = masked->next) {
+        if (masked->read(masked, mask) != WEFT_OK)
+            return;
+        for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+            num_masks[rank] += mask[rank] != 0;
+    }
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        __atomic_store_n(&peers[rank].num_masks, num_masks[rank], __ATOMIC_RELAXED);
+}
+
+void weft__comm_read_records(weft_comm *comm)
+{
+    if (comm->records == NULL)
+        return;
+    if (comm->hooks->read_records != NULL)
+        comm->hooks->read_records(comm);
+    int32_t *mask = calloc((size_t)comm->num_ranks, sizeof *mask);
+    uint64_t *num_masks = calloc((size_t)comm->num_ranks, sizeof *num_masks);
+    pthread_mutex_lock(&comm->masked_mutex);
+    if (mask != NULL && num_masks != NULL)
+        read_masks(comm, mask, num_masks);
+    pthread_mutex_unlock(&comm->masked_mutex);
+    free(mask);
+    free(num_masks);
+}
+
 static void write_to(const struct writing *writing, FILE *file)
 {
     weft_comm *comm = writing->comm;
@@ -32,6 +81,7 @@ static void write_to(const struct writing *writing, FILE *file)
     weft_heap_info heap = {0};
     int32_t awaited[WEFT__MAX_LISTED_WAITS];
     char version_text[32];
+    weft__comm_read_records(comm);
     for (int32_t i = 0; i < waits.num_waits; i++)
         awaited[i] = waits.waits[i].rank;
     snprintf(version_text, sizeof version_text, "%u.%u.%u", version / 10000, version / 100 % 100,

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "comm/host/doorbell.h"
+#include "record/record_slots.h"
 #include "weft.h"
 
 struct weft__heap;
@@ -19,11 +20,12 @@ struct weft__attendance {
 /* The last two of so many exchanges: nobody comes to the third before all have left the first. */
 enum { WEFT__ATTENDED_EXCHANGES = 8, WEFT__ATTENDED_OPERATIONS = 2 };
 
-/* It is the owner's, and unused if hosts cannot access it. */
+/* It is the owner's. If hosts cannot access it, only the slots are used. */
 struct weft__heap_header {
     struct weft__doorbell bell;
     _Alignas(64) struct weft__attendance
         attendances[WEFT__ATTENDED_EXCHANGES][WEFT__ATTENDED_OPERATIONS];
+    _Alignas(64) struct weft__record_slot slots[WEFT__NUM_RECORD_SLOTS]; /* of devices */
 };
 
 /* [num_ranks] where each rank's heap is mapped here, NULL where it cannot be; stable until the heap
@@ -63,4 +65,8 @@ static inline struct weft__attendance *weft__heap_attendance(char *base, int32_t
     struct weft__heap_header *header = (struct weft__heap_header *)(void *)base;
     return &header->attendances[exchange % WEFT__ATTENDED_EXCHANGES]
                                [sequence % WEFT__ATTENDED_OPERATIONS];
+}
+static inline struct weft__record_slot *weft__heap_record_slots(char *base)
+{
+    return ((struct weft__heap_header *)(void *)base)->slots;
 }

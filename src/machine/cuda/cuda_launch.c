@@ -2,6 +2,7 @@
 /* Launches, and how large they are. */
 #include "machine/cuda/network.h"
 #include "machine/cuda/own_streams.h"
+#include "machine/cuda/ranges.h"
 
 enum { WARP_THREADS = WEFT__CUDA_WARP_THREADS, SLOT_ALIGNMENT = 128 };
 
@@ -265,6 +266,7 @@ static weft_result launch_in_context(struct weft__cuda *cuda, struct weft__cuda_
         .program_idx = (uint32_t)kernel_idx | (uint32_t)launch->call << WEFT__CUDA_CALL_BIT,
         .copy_slot_bytes = copy_slot_bytes(cuda, &launch->grid),
         .work_queue = weft__cuda_network_queue(cuda),
+        .record = weft__cuda_record_of(launch),
     };
     const size_t shared_bytes =
         (WEFT__CUDA_WARP_BYTES + (size_t)params.copy_slot_bytes) * (size_t)launch->grid.num_warps;
@@ -299,7 +301,9 @@ weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct we
     WEFT__TRY(weft__cuda_enter(cuda));
     if (is_first)
         weft__cuda_first_work_begin();
+    weft__cuda_range_begin(launch);
     const weft_result result = launch_in_context(cuda, queue, launch);
+    weft__cuda_range_end();
     if (is_first) {
         atomic_store(&queue->has_launched, 1);
         weft__cuda_first_work_end();

@@ -342,6 +342,7 @@ static weft_result start(weft_comm *comm)
     WEFT__TRY(weft__comm_agree(comm, weft__cuda_watcher_start(comm), "watch its GPU"));
     WEFT__TRY(weft__cuda_probe(comm));
     WEFT__TRY(weft__cuda_measure_links(comm));
+    WEFT__TRY(weft__comm_agree(comm, weft__cuda_records_open(comm), "have memory for records"));
     return weft__cuda_network_start(comm);
 }
 
@@ -356,6 +357,7 @@ static const struct weft__machine machine = {
               .attach = weft__cuda_attach,
               .start = start,
               .device_of = weft__cuda_device_of,
+              .read_records = weft__cuda_records_read,
               .stop = stop,
               .detach = weft__cuda_detach},
     .kind = WEFT_MACHINE_CUDA,

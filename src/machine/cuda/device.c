@@ -215,6 +215,7 @@ void weft__cuda_detach(weft_comm *comm)
     if (cuda == NULL)
         return;
     weft__cuda_comms_forget(comm);
+    weft__cuda_records_close(comm);
     weft__cuda_free(comm, (void *)(uintptr_t)cuda->failure_is_taken);
     if (cuda->board != NULL)
         weft__cuda_pinned_free(cuda, cuda->board, board_bytes(comm));

@@ -43,8 +43,10 @@ struct weft__cuda {
     struct weft__cuda_kernel kernels[WEFT__CUDA_MAX_PROGRAMS];
     int32_t num_kernels;
     pthread_t watcher;
-    int watcher_runs;       /* guarded by the mutex of the communicator's status */
-    int failure_is_counted; /* guarded by mutex */
+    int64_t clock_offset_ns;            /* of the host's monotonic clock from the device's */
+    struct weft__cuda_records *records; /* NULL: nobody wants them */
+    int watcher_runs;                   /* guarded by the mutex of the communicator's status */
+    int failure_is_counted;             /* guarded by mutex */
 };
 
 static inline struct weft__cuda *weft__cuda_of(const weft_comm *comm)
@@ -107,6 +109,13 @@ void weft__cuda_pinned_free(const struct weft__cuda *cuda, void *memory, uint64_
 weft_result weft__cuda_plain_alloc(const struct weft__cuda *cuda, uint64_t bytes,
                                    CUdeviceptr *memory);
 void weft__cuda_plain_free(const struct weft__cuda *cuda, CUdeviceptr memory);
+
+/* Records of launches (record/record_slots.h). Opened when nothing writes to heaps. */
+weft_result weft__cuda_records_open(weft_comm *comm);
+void weft__cuda_records_close(weft_comm *comm);
+struct weft__cuda_record weft__cuda_record_of(const struct weft__launch *launch);
+/* Waits for no kernel. What cannot be read is left out. */
+void weft__cuda_records_read(weft_comm *comm);
 
 /* Entries of the machine's table (machine/host.h). */
 void weft__cuda_describe(weft_machine_info *info);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "machine/machine.h" /* struct wp_failure */
+#include "record/record_slots.h"
 
 #ifdef __CUDACC__
 #define WEFT__CUDA_BOTH __host__ __device__
@@ -39,7 +40,9 @@ struct weft__cuda_board {
     /* Written by the first warp that fails; the failure, too, before it is told. */
     uint32_t failure_is_told;
     uint32_t failed_program; /* program_idx of its launch */
+    uint64_t failed_record;  /* its record_id */
     struct wp_failure failure;
+    uint64_t clock_ns;      /* the device's, when it was read */
     uint8_t rank_is_gone[]; /* [num_ranks], written by the host */
 };
 
@@ -69,6 +72,13 @@ struct weft__cuda_work_queue {
     uint32_t num_slots;
 };
 
+/* Where a launch writes its record, in memory of the device; all zero: nowhere. */
+struct weft__cuda_record {
+    struct weft__record_slot *slot;
+    struct weft__call_runs *runs; /* of its call, if it is in a graph; else NULL */
+    uint64_t record_id, operation, num_bytes;
+};
+
 /* The first parameter of every kernel; the program's arguments are the second. */
 struct weft__cuda_launch {
     uint64_t timeout_ns;
@@ -77,4 +87,5 @@ struct weft__cuda_launch {
     uint32_t program_idx;           /* for the board, with the call from WEFT__CUDA_CALL_BIT on */
     uint32_t copy_slot_bytes;       /* shared memory of each warp for bulk copies; 0: none */
     struct weft__cuda_work_queue work_queue;
+    struct weft__cuda_record record;
 };

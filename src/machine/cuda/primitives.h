@@ -82,6 +82,7 @@ struct wp_warp {
         weft__cuda_begin(&this_warp, &launch, &block);                                             \
         (void)name##_body(&this_warp, &name_args);                                                 \
         weft__cuda_end(&this_warp);                                                                \
+        weft__cuda_record_end(&this_warp);                                                         \
     }                                                                                              \
     static __device__ __forceinline__ enum wp_status name##_body(                                  \
         struct wp_warp *warp, const struct wp_##name##_args *args)
@@ -351,6 +352,25 @@ WP_FN uint64_t wp_now_ns(const struct wp_warp *warp)
     return now;
 }
 
+/* These three order nothing, and nobody waits for them. */
+WP_FN void weft__cuda_add(uint64_t *word, uint64_t value)
+{
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
+}
+
+WP_FN void weft__cuda_add_u32(uint32_t *word, uint32_t value)
+{
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
+}
+
+WP_FN void weft__cuda_raise(uint64_t *word, uint64_t at_least)
+{
+    asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;"
+                 :
+                 : "l"(word), "l"(at_least)
+                 : "memory");
+}
+
 WP_FN enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure)
 {
     const struct weft__cuda_launch *launch = warp->launch;
@@ -358,6 +378,7 @@ WP_FN enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *fail
         return WP_STATUS_FAILED;
     launch->board->failure = *failure;
     launch->board->failed_program = launch->program_idx;
+    launch->board->failed_record = launch->record.record_id;
     /* Pairs with the host's acquire. */
     asm volatile("st.release.sys.global.u32 [%0], %1;"
                  :
@@ -395,6 +416,36 @@ WP_FN void wp_admit_next(struct wp_warp *warp)
 #endif
 }
 
+/* By one thread of the launch, in the middle: those at the ends have most to do. */
+WP_FN void weft__cuda_record_start(const struct wp_warp *warp)
+{
+    const struct weft__cuda_record *record = &warp->launch->record;
+    struct weft__record_slot *slot = record->slot;
+    if (slot == NULL || blockIdx.x != 0 || threadIdx.x != blockDim.x / 2)
+        return;
+    weft__cuda_add_u32(&slot->num_running, gridDim.x);
+    weft__cuda_add_u32(&slot->num_runs, 1);
+    *(volatile uint64_t *)&slot->operation = record->operation;
+    if (record->runs != NULL) {
+        weft__cuda_add(&record->runs->num_runs, 1);
+        weft__cuda_add(&record->runs->num_bytes, record->num_bytes);
+    }
+    asm volatile("st.global.v2.u64 [%0], {%1, %2};"
+                 :
+                 : "l"(slot), "l"(record->record_id), "l"(wp_now_ns(warp))
+                 : "memory");
+}
+
+/* By the first thread of each block. */
+WP_FN void weft__cuda_record_end(const struct wp_warp *warp)
+{
+    struct weft__record_slot *slot = warp->launch->record.slot;
+    if (slot == NULL || threadIdx.x != 0)
+        return;
+    weft__cuda_raise(&slot->ended, wp_now_ns(warp));
+    weft__cuda_add_u32(&slot->num_running, ~0u);
+}
+
 /* Touches nothing but the block's own shared memory, until the launch before has ended. */
 WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch *launch,
                             struct weft__cuda_block *block)
@@ -424,6 +475,7 @@ WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch
     }
 #endif
     weft__cuda_await_launch_before();
+    weft__cuda_record_start(warp);
 }
 
 #include "machine/cuda/cuda_log_rows.h"

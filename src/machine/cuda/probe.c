@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "comm/host/thread.h"
 #include "machine/cuda/device.h"
 
 enum { SLOTS_OFFSET = 4096 }; /* nothing has been allocated in the heap yet */
@@ -22,18 +23,25 @@ static weft_result store_to_all(weft_comm *comm)
     void *heap_bases;
     WEFT__TRY(weft__machine_duplicate(comm, bases, (uint64_t)comm->num_ranks * sizeof(char *),
                                       &heap_bases));
-    const struct wp_probe_args args = {comm->rank, comm->num_ranks, heap_bases, SLOTS_OFFSET,
-                                       secret_of(comm, comm->rank)};
+    const struct wp_probe_args args = {comm->rank,
+                                       comm->num_ranks,
+                                       heap_bases,
+                                       SLOTS_OFFSET,
+                                       secret_of(comm, comm->rank),
+                                       &cuda->board->clock_ns};
     const struct weft__launch launch = {.program = &probe_program,
                                         .args = &args,
                                         .args_bytes = sizeof args,
                                         .grid = {.num_blocks = 1, .num_warps = 1},
                                         .comm = comm};
     struct weft__cuda_queue queue = {.stream = cuda->copies};
+    const int64_t before_ns = weft__now_ns();
     weft_result result = weft__cuda_launch_on(&queue, &launch);
     if (result == WEFT_OK && weft__cu.stream_synchronize(cuda->copies) != CUDA_SUCCESS)
         result = weft__error(WEFT_ERROR_SYSTEM, "rank %d cannot store to the heaps of the others",
                              comm->rank);
+    cuda->clock_offset_ns =
+        before_ns + (weft__now_ns() - before_ns) / 2 - (int64_t)cuda->board->clock_ns;
     weft__cuda_free(comm, heap_bases);
     return result;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stores a word of this rank's into every heap. */
+/* Stores a word of this rank's into every heap, and tells the time. */
 #include "machine/machine.h"
 
 #include "machine/cuda/probe.h"
@@ -12,5 +12,7 @@ WP_PROGRAM(probe, warp, args)
             wp_signal(warp, rank, slots + args->rank, args->secret + (uint64_t)rank);
         }
     }
+    if (wp_lane_idx(warp) == 0)
+        *args->clock_ns = wp_now_ns(warp);
     return WP_STATUS_OK;
 }

@@ -10,4 +10,5 @@ struct wp_probe_args {
     char *const *heap_bases; /* [num_ranks] NULL: cannot be reached */
     uint64_t slots_offset;   /* in every heap: a uint64_t per rank */
     uint64_t secret;
+    uint64_t *clock_ns; /* what the device's clock says then */
 };

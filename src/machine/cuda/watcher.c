@@ -138,8 +138,12 @@ void weft__cuda_collect_failure(weft_comm *comm)
     const uint32_t failed = cuda->board->failed_program;
     const struct weft__cuda_kernel kernel =
         cuda->kernels[failed & ((UINT32_C(1) << WEFT__CUDA_CALL_BIT) - 1)];
+    const struct weft__record end = {.ended_ns = weft__now_ns(),
+                                     .last_rank = cuda->board->failure.site.rank,
+                                     .state = WEFT__RECORD_FAILED,
+                                     .call_idx = (int32_t)(failed >> WEFT__CUDA_CALL_BIT)};
     if (!cuda->failure_is_counted) /* two threads may collect it */
-        weft__records_fail(comm->records, (int32_t)(failed >> WEFT__CUDA_CALL_BIT));
+        weft__records_end(comm->records, cuda->board->failed_record, &end);
     cuda->failure_is_counted = 1;
     pthread_mutex_unlock(&cuda->mutex);
     (void)kernel.on_failure(comm, (enum weft__call)(failed >> WEFT__CUDA_CALL_BIT),

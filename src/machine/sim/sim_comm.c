@@ -118,6 +118,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
         return weft__no_memory("no memory for %d ranks", num_ranks);
     }
     weft__waits_init(&comm->waits);
+    pthread_mutex_init(&comm->masked_mutex, NULL);
     weft__standing_init(&comm->standing);
     comm->rank = rank;
     comm->num_ranks = num_ranks;
@@ -211,6 +212,7 @@ void weft__comm_destroy(weft_comm *comm)
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
     weft__standing_destroy(&comm->standing);
+    pthread_mutex_destroy(&comm->masked_mutex);
     free(comm);
 }
 
