@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NVTX is headers of CUDA alone. They look for the tool with the first call. There is no library
- * to link. */
+/* NVTX is headers of CUDA. They look for the tool with the first call; there is no library. */
 #include "machine/cuda/ranges.h"
 
 #include <inttypes.h>
