@@ -16,25 +16,35 @@ static int no_memory(void)
     return STATUS_FAILURE;
 }
 
+/* The status of a command that has got so far. */
+static int end_with(int status, const char *what)
+{
+    if (signals_noted() == 0)
+        return status;
+    fprintf(stderr, "weft sim: SIG%s: these are the %s until then\n", signal_name(signals_noted()),
+            what);
+    return STATUS_SIGNAL + signals_noted();
+}
+
 static int weaken(const struct sim_options *options)
 {
     static struct weakening weakening; /* large */
     if (weaken_run(options, &weakening) != 0)
         return no_memory();
-    if (weakening.num_sites == 0) {
+    if (weakening.num_sites == 0 && signals_noted() == 0) {
         fprintf(stderr, "weft sim: --weaken %s: no operation passes such an ordering site\n",
                 options->weaken);
         return STATUS_USAGE;
     }
     const int is_printed = report_weakening(options, &weakening) == 0;
-    return is_printed && weakening.num_caught == weakening.num_sites ? 0 : STATUS_FAILURE;
+    return end_with(is_printed && weakening.num_caught == weakening.num_sites ? 0 : STATUS_FAILURE,
+                    "sites");
 }
 
 static int explore(const struct sim_options *options)
 {
     int status = 0;
-    suite_heed_signals();
-    for (int32_t op = 0; op < NUM_SCENARIO_OPS && suite_signal() == 0; op++) {
+    for (int32_t op = 0; op < NUM_SCENARIO_OPS && signals_noted() == 0; op++) {
         struct suite_tally tally;
         if (options->op != SIM_ALL_OPS && options->op != op)
             continue;
@@ -46,11 +56,7 @@ static int explore(const struct sim_options *options)
             suite_num_findings(&tally) > 0)
             status = STATUS_FAILURE;
     }
-    if (suite_signal() == 0)
-        return status;
-    fprintf(stderr, "weft sim: SIG%s: these are the schedules until then\n",
-            signal_name(suite_signal()));
-    return STATUS_SIGNAL + suite_signal();
+    return end_with(status, "schedules");
 }
 
 int main(int argc, char **argv)
@@ -62,5 +68,6 @@ int main(int argc, char **argv)
     argv[0] = name;
     argp_program_version_hook = version_print;
     sim_options_parse(&options, argc, argv);
+    signals_heed(SIGNALS_SECOND_KILLS);
     return options.weaken != NULL ? weaken(&options) : explore(&options);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "suite.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "processes.h"
 #include "workload/clock.h"
 #include "workload/progress.h"
+#include "workload/signals.h"
 
 void suite_tell(const struct sim_options *options, const struct scenario_request *request,
                 const char *site, const struct scenario_outcome *outcome)
@@ -34,29 +34,6 @@ void suite_tell(const struct sim_options *options, const struct scenario_request
     if (site != NULL)
         fprintf(stderr, " --weaken %s", site);
     fputc('\n', stderr);
-}
-
-static volatile sig_atomic_t signal_number;
-
-static void note_signal(int number)
-{
-    signal_number = number;
-}
-
-void suite_heed_signals(void)
-{
-    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND};
-    static const int numbers[] = {SIGINT, SIGTERM};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction before;
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &action, NULL);
-    }
-}
-
-int suite_signal(void)
-{
-    return signal_number;
 }
 
 /* ---------------------------------------------------------------- the schedules */
@@ -126,7 +103,7 @@ static int run_share(void *argument, int32_t number)
     static struct scenario_outcome outcome; /* large */
     struct suite *suite = argument;
     struct share *share = &suite->shares[number];
-    while (signal_number == 0 && !atomic_load(&suite->is_stopped)) {
+    while (signals_noted() == 0 && !atomic_load(&suite->is_stopped)) {
         share->current = atomic_fetch_add(&suite->num_begun, 1);
         if (share->current >= suite->options->num_schedules)
             break;
@@ -161,7 +138,7 @@ static int go_on(void *argument, int32_t number)
 static void idle(void *argument)
 {
     struct suite *suite = argument;
-    if (signal_number != 0)
+    if (signals_noted() != 0)
         atomic_store(&suite->is_stopped, 1);
     progress_update(suite->progress, atomic_load(&suite->num_done));
 }

@@ -19,10 +19,7 @@ static inline int64_t suite_num_findings(const struct suite_tally *tally)
     return tally->num_schedules - tally->num_found[SCENARIO_SOUND];
 }
 
-/* From now on SIGINT and SIGTERM let suite_run end early, with what it has found; a second one
- * kills. */
-void suite_heed_signals(void);
-int suite_signal(void); /* the one that came, or 0 */
+/* Ends early, with what it has found, if a signal is noted (workload/signals.h). */
 
 /* Runs all schedules, shared out among processes; tells the first finding on standard error. 0, or
  * -1 without memory. */

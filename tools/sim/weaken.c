@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "weaken.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "suite.h"
 #include "workload/clock.h"
 #include "workload/progress.h"
+#include "workload/signals.h"
 
 enum { DISCOVERY_SCHEDULES = 50 }; /* of each operation: they pass all sites many times */
 
@@ -53,7 +55,8 @@ static void note_passes(int32_t op)
 static int discover(const struct sim_options *options)
 {
     for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
-        for (uint64_t i = 0; i < DISCOVERY_SCHEDULES && is_among(options, op); i++) {
+        for (uint64_t i = 0;
+             i < DISCOVERY_SCHEDULES && is_among(options, op) && signals_noted() == 0; i++) {
             const struct scenario_request request =
                 sim_options_request(options, (enum scenario_op)op, i);
             if (scenario_run(&request, &outcome) != 0)
@@ -190,10 +193,16 @@ static int weaken_apart(const struct sim_options *options, struct weakened_site 
             heed_crashes(shared);
             _exit(weaken_site(options, shared) != 0);
         }
-        if (child < 0 || waitpid(child, &status, 0) != child)
+        if (child < 0)
             return -1;
+        while (waitpid(child, &status, 0) != child) {
+            if (errno != EINTR)
+                return -1;
+            kill(child, SIGKILL); /* what it has of this site is of no use */
+        }
         has_crashed |= WIFSIGNALED(status);
-    } while (WIFSIGNALED(status) && shared->num_seeds < options->num_schedules);
+    } while (WIFSIGNALED(status) && shared->num_seeds < options->num_schedules &&
+             signals_noted() == 0);
     if (has_crashed && shared->caught_by == SCENARIO_SOUND)
         shared->caught_by = SCENARIO_CRASH;
     return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? -1 : 0;
@@ -208,6 +217,10 @@ static int weaken_sites(const struct sim_options *options, struct weakening *wea
     for (int32_t i = 0; i < weakening->num_sites && !failed; i++) {
         *shared = weakening->sites[i];
         failed = weaken_apart(options, shared);
+        if (signals_noted() != 0)
+            weakening->num_sites = i;
+        if (i == weakening->num_sites)
+            break;
         weakening->sites[i] = *shared;
         weakening->num_caught += weakened_is_caught(shared);
         weakening->num_schedules += shared->num_schedules;

@@ -34,10 +34,31 @@ static double us_of(const json_t *entry, const char *name)
     return (double)json_integer_of(entry, name) / 1e3;
 }
 
+/* A double has no nanoseconds since 1970: times begin with the trace. */
+static int64_t begin_ns;
+
 /* By the clock of rank 0's host. */
+static int64_t when_ns(const struct flight *flight, const json_t *entry, const char *name)
+{
+    return json_integer_of(entry, name) - json_integer_of(flight->root, "clock_ahead_ns");
+}
+
 static double when_us(const struct flight *flight, const json_t *entry, const char *name)
 {
-    return us_of(entry, name) - us_of(flight->root, "clock_ahead_ns");
+    return (double)(when_ns(flight, entry, name) - begin_ns) / 1e3;
+}
+
+static void find_begin(const struct flights *flights)
+{
+    begin_ns = INT64_MAX;
+    for (int32_t rank = 0; rank < flights->num_ranks; rank++) {
+        const struct flight *flight = &flights->of[rank];
+        const json_t *entry;
+        size_t i;
+        json_array_foreach ((json_t *)flight->entries, i, entry)
+            if (when_ns(flight, entry, "time_created_ns") < begin_ns)
+                begin_ns = when_ns(flight, entry, "time_created_ns");
+    }
 }
 
 static json_t *event_of(const struct flight *flight, const char *phase, const char *name,
@@ -137,6 +158,7 @@ static double align(const struct flights *flights)
 static int write_trace(const struct flights *flights, const char *path)
 {
     json_t *events = json_array();
+    find_begin(flights);
     for (int32_t rank = 0; rank < flights->num_ranks; rank++)
         if (flights->of[rank].root != NULL)
             add_rank(events, &flights->of[rank], rank);

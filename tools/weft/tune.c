@@ -14,6 +14,7 @@
 #include "workload/failure.h"
 #include "workload/options.h"
 #include "workload/output.h"
+#include "workload/signals.h"
 
 static const char documentation[] =
     "Times every algorithm of the collective operations over a range of sizes, out of place and in "
@@ -144,7 +145,10 @@ static weft_result measure_all(weft_comm *comm, struct tune_options *options,
             tune_table_add(table, &curve);
     }
     progress_end(&progress);
-    return result;
+    if (tune_signal() == 0)
+        return result;
+    fprintf(table->file, "# SIG%s: what follows was not measured\n", signal_name(tune_signal()));
+    return WEFT_OK;
 }
 
 static int tell_unwritable(const char *path)
@@ -210,6 +214,7 @@ static int work(void *argument, weft_comm *comm)
     char *text = NULL;
     size_t text_bytes;
     int status = check_ranks(comm);
+    signals_heed(SIGNALS_SECOND_WAITS);
     if (status != EXIT_SUCCESS)
         return status;
     const struct tune_table table = {
@@ -228,7 +233,7 @@ static int work(void *argument, weft_comm *comm)
         write_table(options->output, text) != 0)
         status = STATUS_FAILURE;
     free(text);
-    return status;
+    return status == EXIT_SUCCESS && tune_signal() != 0 ? STATUS_SIGNAL + tune_signal() : status;
 }
 
 static int resolve(void *argument, char error[JOB_ERROR_BYTES])
