@@ -76,6 +76,11 @@ set(WEFT_PTX_FLAGS -x cu -std=c++17 -O3 -I${PROJECT_SOURCE_DIR}/src/machine/cuda
 set(WEFT_NVCC_FLAGS ${WEFT_PTX_FLAGS} ${gpu_flags} ${pack_flags}
   CACHE INTERNAL "How kernels in a program of the host are compiled, as the library's")
 
+# For code that no GPU runs.
+option(WEFT_GPU_QUICK "Compile the programs of GPUs quickly: they are slow" OFF)
+set(WEFT_QUICK_FLAGS_ptx $<$<BOOL:${WEFT_GPU_QUICK}>:--Ofast-compile=mid> CACHE INTERNAL "")
+set(WEFT_QUICK_FLAGS_cubin $<$<BOOL:${WEFT_GPU_QUICK}>:-Xptxas=-O0> CACHE INTERNAL "")
+
 # The symbol of a program's kernel is what C++ makes of weft::NAME, or of weft::FAMILY::dispatch where
 # NAME is FAMILY_dispatch (or combine, notify): profilers show it so, and the tests that people have of
 # DeepEP look for "::dispatch" there.
@@ -106,19 +111,21 @@ function(weft_compile_program program folder rdc)
     add_custom_command(
       OUTPUT ${stem}.ptx
       # nvcc's own -MMD preprocesses a program a second time, as for the host.
-      COMMAND ${NVCC} ${WEFT_PTX_FLAGS} ${ARGN} -gencode arch=compute_${gpu},code=compute_${gpu} -ptx
+      COMMAND ${NVCC} ${WEFT_PTX_FLAGS} ${WEFT_QUICK_FLAGS_ptx} ${ARGN}
+        -gencode arch=compute_${gpu},code=compute_${gpu} -ptx
         -Xcompiler -MMD,-MF,${stem}.d,-MT,${stem}.ptx -o ${stem}.ptx ${program}
       DEPENDS ${program}
       DEPFILE ${stem}.d
       COMMENT "Compiling program ${name} for sm_${gpu}"
-      VERBATIM)
+      COMMAND_EXPAND_LISTS VERBATIM)
     add_custom_command(
       OUTPUT ${stem}.cubin
-      COMMAND ${NVCC} ${WEFT_CUBIN_FLAGS} -gencode arch=compute_${gpu},code=sm_${gpu} ${rdc} -cubin
+      COMMAND ${NVCC} ${WEFT_CUBIN_FLAGS} ${WEFT_QUICK_FLAGS_cubin}
+        -gencode arch=compute_${gpu},code=sm_${gpu} ${rdc} -cubin
         -o ${stem}.cubin ${stem}.ptx
       DEPENDS ${stem}.ptx
       COMMENT "Assembling program ${name} for sm_${gpu}"
-      VERBATIM)
+      COMMAND_EXPAND_LISTS VERBATIM)
   endforeach()
 endfunction()
 

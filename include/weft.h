@@ -590,14 +590,13 @@ WEFT_API weft_result weft_graph_destroy(weft_graph *graph); /* after its last la
 }
 #endif
 
-/* Structs of weft_rows.h are in those below. */
-#include "weft_rma.h"
-#include "weft_rows.h"
+#include "weft_rows.h" /* first: those below have its structs in theirs */
 
 #include "weft_balance.h"
 #include "weft_coll.h"
 #include "weft_ep.h"
 #include "weft_ll.h"
+#include "weft_rma.h"
 #include "weft_stats.h"
 
 #endif

@@ -54,7 +54,7 @@ static struct coll_case case_of(weft_collective collective, int i, int32_t num_r
 static struct coll_case relayed_case(int32_t num_ranks, int32_t num_blocks)
 {
     enum { PIECE_BYTES = 128 << 10 };
-    const uint64_t num_pieces = (uint64_t)(2 * (num_ranks - 1) * num_blocks);
+    const uint64_t num_pieces = 2 * (uint64_t)(num_ranks - 1) * (uint64_t)num_blocks;
     struct coll_case spec = coll_case_random(17, num_ranks, COLL_BROADCAST, WEFT_UINT8, WEFT_SUM,
                                              num_pieces * PIECE_BYTES - 1000);
     spec.send_place = spec.recv_place = COLL_IN_HEAP;

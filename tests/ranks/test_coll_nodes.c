@@ -42,10 +42,10 @@ static uint64_t draw_count(struct rng *rng)
     return counts[rng_below(rng, sizeof counts / sizeof *counts)];
 }
 
-/* Every operation, type and operator in turn, of which shapes have a part each. */
+/* Every operation, type and operator in turn, of which each shape has a part. */
 TEST(every_operation_type_and_operator)
 {
-    const int step = tests_grid_size(1, 4);
+    const int step = tests_grid_size(3, 7); /* prime to all that is counted */
     for (int s = 0; s < NUM_SHAPES; s++) {
         struct coll_trials trials = trials_of(&shapes[s]);
         struct rng rng = {rng_key(1, (uint64_t)s)};
@@ -105,7 +105,7 @@ TEST(many_ranks)
 
 TEST(many_processes)
 {
-    static const struct shape many = {{16, 4, 0, COLL_NODE_AFTER_NODE}, 64};
+    static const struct shape many = {{9, 4, 0, COLL_NODE_AFTER_NODE}, 36};
     if (tests_on_cuda() || tests_grid_size(1, 0) == 0)
         skip();
     run_sizes(&many, RANKS_PROCESSES, NUM_OPERATIONS, 2000);

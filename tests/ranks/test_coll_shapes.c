@@ -114,7 +114,7 @@ TEST(large)
             const uint64_t drawn = operation == COLL_ALL_REDUCE || rng_below(&rng, 2) == 0
                                        ? LARGE_COUNT
                                        : smallest + rng_next(&rng) % (LARGE_COUNT - smallest);
-            const uint64_t setup = (uint64_t)(t + i);
+            const uint64_t setup = (uint64_t)t + (uint64_t)i;
             const int is_largest =
                 operation == COLL_ALL_REDUCE || setup % COLL_NUM_SETUPS == DEFAULT_SETUP;
             const uint64_t count = limited(operation, dtype, drawn, num_ranks,
