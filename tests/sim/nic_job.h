@@ -35,7 +35,7 @@ struct nic_job {
     enum nic_trouble trouble;
 };
 
-/* What the schedules of a process have come to so far. */
+/* The schedules of a process so far. */
 struct nic_job_counts {
     uint64_t num_groups, num_rings, num_room_waits, num_failures;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of nic_job.h share: words, and the state of a run. */
+/* The files of nic_job.h share words, and the state of a run. */
 #pragma once
 
 #include "machine/sim/world.h"
@@ -40,7 +40,7 @@ struct nic_job_state {
 };
 extern struct nic_job_state nic_job_state;
 
-/* What the last store to a word has released. */
+/* The last store to a word has released it. */
 struct sim_clock *nic_clock_of(const void *word);
 void nic_clocks_reset(void);
 /* Tells what is wrong, and counts it. */
@@ -48,7 +48,7 @@ void nic_complain(const char *what, uint64_t value);
 /* The NIC's store of a word that it releases. */
 void nic_store_release32(uint32_t *word, uint32_t value);
 
-/* nic_model_fiber.c */
+/* By nic_model_fiber.c. */
 int nic_models_open(void); /* 0: done */
 void nic_models_close(void);
 void nic_models_run(struct sim_fiber *fiber);
