@@ -13,9 +13,10 @@ static struct {
     struct nic_pair pair;
     struct nic_traffic traffic;
     struct rng rng;
-    uint64_t last_segment;
+    uint64_t last_segment, last_source, rung; /* `rung`: index behind the last doorbell */
     /* The model was seen to do this, as it may. */
-    uint64_t num_early_writes, num_passed_reads, num_reads_at_once, num_segments_back, num_jumps;
+    uint64_t num_early_writes, num_passed_reads, num_reads_at_once, num_segments_back, num_jumps,
+        num_sources_twice, num_early_units;
 } job; /* large */
 
 static void post(void *context, const struct weft__nic_request *request)
@@ -114,6 +115,12 @@ static void on_load(void *context, enum weft__nic_load what, uint64_t from)
     if (what == WEFT__NIC_LOAD_UNIT) {
         job.num_segments_back += from < job.last_segment;
         job.last_segment = from;
+        for (uint64_t index = job.rung; index < job.traffic.posted; index++)
+            job.num_early_units += from == (uintptr_t)nic_pair_unit(&job.pair, 0, 0, index);
+    }
+    if (what == WEFT__NIC_LOAD_SOURCE) {
+        job.num_sources_twice += from == job.last_source;
+        job.last_source = from;
     }
 }
 
@@ -131,6 +138,12 @@ static void wait_for(uint64_t end)
     }
 }
 
+static void ring(void)
+{
+    nic_pair_ring(&job.pair, 0, 0);
+    job.rung = job.traffic.posted;
+}
+
 /* Rings now, or for several groups at once; the record may be seen before the doorbell. */
 static void ring_sometimes(void)
 {
@@ -142,7 +155,7 @@ static void ring_sometimes(void)
         nic_pair_store_record(&job.pair, 0, 0);
         break;
     default:
-        nic_pair_ring(&job.pair, 0, 0);
+        ring();
         break;
     }
     for (uint32_t i = rng_below(&job.rng, MAX_STEPS); i > 0; i--)
@@ -167,6 +180,7 @@ static void start(uint64_t seed, enum weft__nic_fault fault)
     job.pair.on_store = on_store;
     job.pair.on_load = on_load;
     job.rng.state = rng_hash(seed + 1);
+    job.rung = config.first;
     nic_traffic_start(&job.traffic,
                       &(struct nic_traffic_config){.seed = seed,
                                                    .first = config.first,
@@ -186,13 +200,13 @@ static const char *run(uint64_t seed, enum weft__nic_fault fault)
     start(seed, fault);
     for (int group = 0; group < NUM_GROUPS && job.traffic.complaint == NULL; group++) {
         if (!nic_traffic_has_room(&job.traffic))
-            nic_pair_ring(&job.pair, 0, 0);
+            ring();
         while (!nic_traffic_has_room(&job.traffic) && job.traffic.complaint == NULL)
             wait_for(job.traffic.done + 1);
         nic_traffic_post(&job.traffic);
         ring_sometimes();
     }
-    nic_pair_ring(&job.pair, 0, 0);
+    ring();
     wait_for(job.traffic.posted);
     if (job.traffic.num_adds_seen != job.traffic.num_adds_posted)
         nic_traffic_complain(&job.traffic, "not all adds were made");
@@ -217,12 +231,15 @@ TEST(the_model_keeps_its_promises)
             fail_msg("seed %d: %s (%s)", (int)seed, complaint, text);
         }
     }
-    print_message("%d writes before earlier ones, %d before earlier READs, %d segments fetched "
-                  "backwards, %d completions jumped over, %d atomics at once\n",
-                  (int)job.num_early_writes, (int)job.num_passed_reads, (int)job.num_segments_back,
-                  (int)job.num_jumps, (int)job.num_reads_at_once);
+    print_message(
+        "%d writes before earlier ones, %d before earlier READs, %d segments fetched "
+        "backwards, %d units before their doorbell, %d sources read twice, %d completions "
+        "jumped over, %d atomics at once\n",
+        (int)job.num_early_writes, (int)job.num_passed_reads, (int)job.num_segments_back,
+        (int)job.num_early_units, (int)job.num_sources_twice, (int)job.num_jumps,
+        (int)job.num_reads_at_once);
     assert_true(job.num_early_writes > 0 && job.num_passed_reads > 0 && job.num_segments_back > 0 &&
-                job.num_jumps > 0);
+                job.num_early_units > 0 && job.num_sources_twice > 0 && job.num_jumps > 0);
     assert_int_equal(job.num_reads_at_once, WEFT__NIC_MAX_READS);
 }
 

@@ -260,3 +260,70 @@ TEST(objects_of_a_model_are_checked)
     assert_error(weft__nic_model_add_queue(model, &queue), WEFT_ERROR_INVALID_ARGUMENT, "qp is");
     nic_pair_close(&pair);
 }
+
+/* A NIC whose queue has failed answers nobody. */
+TEST(a_failed_queue_is_a_dead_peer)
+{
+    struct weft__nic_cqe cqe;
+    struct weft__nic_tail tail;
+    nic_pair_open(&pair, &(struct nic_pair_config){.depth = DEPTH});
+    struct weft__nic_request request = nic_pair_request(&pair, 1, 0, WEFT__NIC_WRITE, 0, 0, BYTES);
+    request.local_key = 0x777;
+    nic_pair_write(&pair, 1, 0, &request);
+    nic_pair_ring(&pair, 1, 0);
+    nic_pair_settle(&pair);
+    request = nic_pair_request(&pair, 0, 0, WEFT__NIC_WRITE, 0, 0, BYTES);
+    nic_pair_write(&pair, 0, 0, &request);
+    nic_pair_ring(&pair, 0, 0);
+    nic_pair_settle(&pair);
+    assert_int_equal(nic_pair_poll(&pair, 0, 0, &cqe, &tail), 1);
+    assert_int_equal(cqe.syndrome, WEFT__NIC_RETRIES);
+    nic_pair_close(&pair);
+}
+
+/* As many completions as entries are no overrun; one more is. */
+TEST(a_full_ring_is_not_overrun)
+{
+    nic_pair_open(&pair, &(struct nic_pair_config){.depth = DEPTH});
+    for (int i = 0; i <= DEPTH; i++) {
+        const struct weft__nic_request request =
+            nic_pair_request(&pair, 0, 0, WEFT__NIC_WRITE, 0, 0, BYTES);
+        nic_pair_write(&pair, 0, 0, &request);
+        nic_pair_ring(&pair, 0, 0);
+        nic_pair_settle(&pair);
+        assert_int_equal(pair.findings[WEFT__NIC_RULE_CQ_OVERRUN], i == DEPTH);
+    }
+    assert_int_equal(pair.last_finding.value, DEPTH + 1);
+    nic_pair_close(&pair);
+}
+
+static void check_one_by_one(void *context, enum weft__nic_store what, uint64_t to,
+                             uint32_t num_bytes)
+{
+    int *is_open = context;
+    (void)to, (void)num_bytes;
+    if (what == WEFT__NIC_STORE_TARGET)
+        return;
+    assert_int_equal(*is_open, what == WEFT__NIC_STORE_TAIL);
+    *is_open = !*is_open;
+}
+
+/* Else a tail would stand under the other queue's fields. */
+TEST(queues_share_a_collapsed_entry_one_by_one)
+{
+    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+        int is_open = 0;
+        nic_pair_open(&pair, &(struct nic_pair_config){.seed = seed,
+                                                       .depth = DEPTH,
+                                                       .num_cqs = 1,
+                                                       .cq_kind = WEFT__NIC_CQ_COLLAPSED,
+                                                       .last = WEFT__NIC_LAST_MAY_BE_SILENT});
+        pair.context = &is_open;
+        pair.on_store = check_one_by_one;
+        post_good(0, DEPTH);
+        post_good(1, DEPTH);
+        nic_pair_settle(&pair);
+        assert_int_equal(is_open, 0);
+        nic_pair_close(&pair);
+    }
+}

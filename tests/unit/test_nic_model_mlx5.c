@@ -279,7 +279,8 @@ static struct weft__nic_request failing_request(const struct failure *failure)
     return request;
 }
 
-/* Two are well, the third fails, the two behind it are flushed, though the last asks for none. */
+/* Two are well, the third fails, the two behind it are flushed, though the last asks for no
+ * completion. */
 static void check_failure(const struct failure *failure)
 {
     static const struct failure none = {DEAD_PEER, IBV_WC_SUCCESS};

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How warps share the send queue of an mlx5 NIC, on any machine. "nic_primitives.h" of the machine
+ * has the operations on words (relaxed, unless their names say more), the fence, the store to the
+ * doorbell, and the pause of a wait, which fails at the deadline.
+ *
+ *        done          (rung)           ready              reserved
+ *     ----v---- under way -v- not rung yet -v- being written ---v----> units
+ *
+ * A group reserves its units, waits for room, writes them, and publishes them in the order of the
+ * reservations. Whoever publishes has the turn: it alone stores the record and the doorbell, so
+ * that neither falls back. The acquire of `ready` brings it the units of all groups before.
+ *
+ * A group need not ring if another has reserved behind it: that one publishes later, and rings or
+ * has a successor in turn. Each batch is rung for in any case, since those who wait for room have
+ * reserved as well. So nobody may leave between reserving and publishing, unless the queue has
+ * failed: all waits look at that.
+ */
+#pragma once
+
+#include "machine/machine.h"
+#include "net/nic/queue.h"
+#include "net/nic/syndrome.h"
+#include "nic_primitives.h"
+
+/* The first cause stays. But a flush only says that there is one. */
+WP_FN void wp_nic_fail(struct weft__nic_queue *queue, uint32_t syndrome)
+{
+    const uint64_t failure = WEFT__NIC_QUEUE_FAILED | syndrome;
+    const uint64_t flushed = WEFT__NIC_QUEUE_FAILED | WEFT__NIC_FLUSHED;
+    if (wp_nic_exchange_if(&queue->failure, 0, failure) != 0 && failure != flushed)
+        (void)wp_nic_exchange_if(&queue->failure, flushed, failure);
+}
+
+/* Looks at the completion queue. The NIC stores the last word after all that it did, and one load
+ * brings its counter with its opcode. `done` is loaded before it: a bound from later could be more
+ * than half of the counter's range ahead. */
+WP_FN void wp_nic_poll(struct weft__nic_queue *queue)
+{
+    const uint64_t done = wp_nic_load(&queue->done);
+    /* Pairs with the NIC's store: it has read the units, and sources may be written. */
+    const struct weft__nic_tail tail = weft__nic_decode_tail(
+        wp_nic_load_tail_acquire(&queue->cqe->words[WEFT__NIC_CQE_TAIL_WORD]));
+    if (tail.opcode == WEFT__NIC_CQE_INVALID)
+        return;
+    if (tail.opcode != WEFT__NIC_CQE_REQUEST) {
+        const uint32_t word = wp_nic_load_body(&queue->cqe->words[WEFT__NIC_CQE_SYNDROME_WORD]);
+        wp_nic_fail(queue, weft__nic_be32(word) & 0xff);
+        return;
+    }
+    const uint64_t count = weft__nic_count_done(done, tail.counter);
+    if (count > done) /* pairs with the acquires of `done`: passes on what the tail has brought */
+        wp_nic_raise_release(&queue->done, count);
+}
+
+/* One more turn of a loop that waits. */
+WP_FN enum wp_status wp_nic_wait_on(struct weft__nic_queue *queue, struct wp_nic_wait *wait)
+{
+    if (wp_nic_load(&queue->failure) != 0)
+        return WP_STATUS_FAILED;
+    if (wp_nic_pause(wait, queue) == WP_STATUS_OK)
+        return WP_STATUS_OK;
+    wp_nic_fail(queue, WEFT__NIC_NO_SYNDROME);
+    return WP_STATUS_FAILED;
+}
+
+/* Returns the first of num_units units, at most weft__nic_max_group. They must be published. */
+WP_FN uint64_t wp_nic_reserve(struct weft__nic_queue *queue, uint32_t num_units)
+{
+    return wp_nic_fetch_add(&queue->reserved, num_units);
+}
+
+/* Until the units before `end` may be written. Nobody has the turn meanwhile. */
+WP_FN enum wp_status wp_nic_await_room(struct weft__nic_queue *queue, uint64_t end,
+                                       struct wp_nic_wait *wait)
+{
+    /* Pairs with the release of wp_nic_poll: the NIC has read what was there. */
+    while (wp_nic_load_acquire(&queue->done) + queue->depth < end) {
+        if (wp_nic_wait_on(queue, wait) != WP_STATUS_OK)
+            return WP_STATUS_FAILED;
+        wp_nic_poll(queue);
+    }
+    return wp_nic_load(&queue->failure) == 0 ? WP_STATUS_OK : WP_STATUS_FAILED;
+}
+
+/* Writes the unit of request->index, which has room. The last one of a group asks for a
+ * completion. */
+WP_FN void wp_nic_write(struct weft__nic_queue *queue, const struct weft__nic_request *request)
+{
+    struct weft__nic_unit unit;
+    struct weft__nic_unit *slot = &queue->units[request->index & (queue->depth - 1)];
+    weft__nic_encode(request, &unit);
+    wp_nic_store_unit(slot, &unit,
+                      weft__nic_decode_control(unit.words).num_segments * WEFT__NIC_SEGMENT_BYTES);
+}
+
+WP_FN void wp_nic_announce(struct weft__nic_queue *queue, uint64_t end)
+{
+    /* The NIC may read units as soon as the record has them: it may be awake. */
+    wp_nic_fence();
+    wp_nic_store_record(queue->record + WEFT__NIC_RECORD_SEND_WORD, weft__nic_record(end));
+    /* Else it could read the old record, and sleep. */
+    wp_nic_fence();
+    wp_nic_ring(queue->doorbell, weft__nic_doorbell(end, queue->qp));
+}
+
+/* The units from `begin` on, before `end`, are written. Where lanes wrote them, they have met. */
+WP_FN enum wp_status wp_nic_publish(struct weft__nic_queue *queue, uint64_t begin, uint64_t end,
+                                    struct wp_nic_wait *wait)
+{
+    /* Pairs with the release below: brings the units of all groups before. */
+    while (wp_nic_load_acquire(&queue->ready) != begin)
+        if (wp_nic_wait_on(queue, wait) != WP_STATUS_OK)
+            return WP_STATUS_FAILED;
+    if (wp_nic_load(&queue->reserved) == end || begin / queue->batch != end / queue->batch)
+        wp_nic_announce(queue, end);
+    wp_nic_store_release(&queue->ready, end);
+    return WP_STATUS_OK;
+}
+
+/* Until the unit, which is published and its group's last, is done: what it brings is here, and
+ * sources may be written. */
+WP_FN enum wp_status wp_nic_await(struct weft__nic_queue *queue, uint64_t index,
+                                  struct wp_nic_wait *wait)
+{
+    /* Pairs with the release of wp_nic_poll. */
+    while (wp_nic_load_acquire(&queue->done) <= index) {
+        if (wp_nic_wait_on(queue, wait) != WP_STATUS_OK)
+            return WP_STATUS_FAILED;
+        wp_nic_poll(queue);
+    }
+    return WP_STATUS_OK;
+}
