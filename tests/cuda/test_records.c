@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Records of what kernels do: their times, who comes late, and runs of graphs. What records cost
- * is printed, and not judged. */
+/* Records of what kernels do: their times, who comes late, and runs of graphs. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,7 +8,6 @@
 #include "cuda/device_memory.h"
 #include "cuda/party.h"
 #include "harness/cmocka.h"
-#include "harness/ll_scene.h"
 #include "harness/machine.h"
 
 enum { COUNT = 256, BYTES = COUNT * sizeof(float), NUM_RANKS = 3, SLOW_RANK = 1 };
@@ -240,156 +238,4 @@ static int replay(struct ranks_context *context)
 TEST(runs_of_graphs_count)
 {
     assert_int_equal(ranks_run(RANKS_THREADS, 2, replay, NULL), 0);
-}
-
-/* ---------------------------------------------------------------- what they cost */
-
-enum { WITHOUT, WITH, NUM_SETTINGS, CALLS_PER_GRAPH = 20, NUM_PAIRS = 21, REPLAYS = 20 };
-
-/* By rank 0, while the others wait: ranks are threads. */
-static void set_records(struct ranks_context *context, int setting)
-{
-    ranks_barrier(context);
-    if (context->rank == 0 && setting == WITHOUT)
-        setenv("WEFT_RECORDS", "0", 1);
-    else if (context->rank == 0)
-        unsetenv("WEFT_RECORDS");
-    ranks_barrier(context);
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-struct timed {
-    weft_comm *comm;
-    weft_stream *stream;
-    weft_event *start, *end;
-    weft_graph *graph;
-};
-
-static int time_graph(struct timed *timed, double *us)
-{
-    CHECK_OK(weft_comm_host_barrier(timed->comm));
-    CHECK_OK(weft_graph_launch(timed->graph, timed->stream));
-    CHECK_OK(weft_event_record(timed->start, timed->stream));
-    for (int i = 0; i < REPLAYS; i++)
-        CHECK_OK(weft_graph_launch(timed->graph, timed->stream));
-    CHECK_OK(weft_event_record(timed->end, timed->stream));
-    CHECK_OK(weft_stream_synchronize(timed->stream));
-    CHECK_OK(weft_event_elapsed_us(timed->start, timed->end, us));
-    *us /= REPLAYS * CALLS_PER_GRAPH;
-    return 0;
-}
-
-/* In pairs, of which the median difference counts. */
-static int compare(struct ranks_context *context, struct timed timed[NUM_SETTINGS],
-                   const char *what)
-{
-    double us[NUM_SETTINGS][NUM_PAIRS], differences[NUM_PAIRS];
-    for (int pair = 0; pair < NUM_PAIRS; pair++) {
-        for (int i = 0; i < NUM_SETTINGS; i++) {
-            const int setting = (pair + i) % NUM_SETTINGS;
-            if (time_graph(&timed[setting], &us[setting][pair]))
-                return 1;
-        }
-        differences[pair] = us[WITH][pair] - us[WITHOUT][pair];
-    }
-    qsort(differences, NUM_PAIRS, sizeof *differences, by_size);
-    for (int i = 0; i < NUM_SETTINGS; i++)
-        qsort(us[i], NUM_PAIRS, sizeof **us, by_size);
-    if (context->rank == 0)
-        printf("%s, %d rank(s): %.3f us without records, %.3f with; difference %.3f us "
-               "(quartiles %.3f and %.3f)\n",
-               what, context->num_ranks, us[WITHOUT][NUM_PAIRS / 2], us[WITH][NUM_PAIRS / 2],
-               differences[NUM_PAIRS / 2], differences[NUM_PAIRS / 4],
-               differences[NUM_PAIRS * 3 / 4]);
-    return 0;
-}
-
-static int open_events(struct timed *timed)
-{
-    CHECK_OK(weft_event_create(timed->comm, &timed->start));
-    CHECK_OK(weft_event_create(timed->comm, &timed->end));
-    return 0;
-}
-
-static int close_timed(struct timed *timed)
-{
-    CHECK_OK(weft_event_destroy(timed->start));
-    CHECK_OK(weft_event_destroy(timed->end));
-    CHECK_OK(weft_graph_destroy(timed->graph));
-    return 0;
-}
-
-static int time_all_reduce(struct ranks_context *context)
-{
-    struct party parties[NUM_SETTINGS];
-    struct arrays arrays[NUM_SETTINGS];
-    struct timed timed[NUM_SETTINGS];
-    weft_coll_record *captures[NUM_SETTINGS];
-    for (int i = 0; i < NUM_SETTINGS; i++) {
-        set_records(context, i);
-        if (open_all(context, &parties[i], &arrays[i]))
-            return 1;
-        timed[i] = (struct timed){.comm = parties[i].comm, .stream = parties[i].stream};
-        if (open_events(&timed[i]))
-            return 1;
-        CHECK_OK(weft_coll_record_begin(parties[i].coll, &captures[i]));
-        CHECK_OK(weft_graph_begin(timed[i].stream));
-        for (int call = 0; call < CALLS_PER_GRAPH; call++)
-            if (all_reduce(&parties[i], &arrays[i]))
-                return 1;
-        CHECK_OK(weft_graph_end(timed[i].stream, &timed[i].graph));
-        CHECK_OK(weft_coll_record_end(captures[i]));
-    }
-    if (compare(context, timed, "all-reduce of 1 KiB in a graph"))
-        return 1;
-    for (int i = 0; i < NUM_SETTINGS; i++) {
-        CHECK_OK(weft_comm_host_barrier(parties[i].comm));
-        if (close_timed(&timed[i]))
-            return 1;
-        CHECK_OK(weft_coll_record_destroy(captures[i]));
-        if (close_all(&parties[i], &arrays[i]))
-            return 1;
-    }
-    return 0;
-}
-
-/* A step has a dispatch and a combine; the time is that of one of them. */
-static int time_low_latency(struct ranks_context *context)
-{
-    struct ll_scene scenes[NUM_SETTINGS];
-    struct timed timed[NUM_SETTINGS];
-    for (int i = 0; i < NUM_SETTINGS; i++) {
-        set_records(context, i);
-        if (ll_scene_open(context, &scenes[i]))
-            return 1;
-        timed[i] = (struct timed){.comm = scenes[i].comm, .stream = scenes[i].stream};
-        if (open_events(&timed[i]))
-            return 1;
-        CHECK_OK(weft_graph_begin(timed[i].stream));
-        for (int call = 0; call < CALLS_PER_GRAPH; call += 2) {
-            CHECK_OK(ll_scene_dispatch(&scenes[i], scenes[i].by_rank, WEFT_LL_SEND_AND_RECEIVE));
-            CHECK_OK(ll_scene_combine(&scenes[i], scenes[i].by_rank, WEFT_LL_SEND_AND_RECEIVE, 0));
-        }
-        CHECK_OK(weft_graph_end(timed[i].stream, &timed[i].graph));
-    }
-    if (compare(context, timed, "low-latency dispatch or combine in a graph"))
-        return 1;
-    for (int i = 0; i < NUM_SETTINGS; i++) {
-        CHECK_OK(weft_comm_host_barrier(scenes[i].comm));
-        if (close_timed(&timed[i]) || ll_scene_close(&scenes[i]))
-            return 1;
-    }
-    return 0;
-}
-
-TEST(what_records_cost)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, 1, time_all_reduce, NULL), 0);
-    assert_int_equal(ranks_run(RANKS_THREADS, 2, time_all_reduce, NULL), 0);
-    assert_int_equal(ranks_run(RANKS_THREADS, LL_SCENE_RANKS, time_low_latency, NULL), 0);
 }

@@ -25,6 +25,12 @@ def solve(case, mode):
                  num_nodes=case["num_nodes"], num_groups=case["num_groups"], mode=mode)
 
 
+def shares_of(loads, experts):
+    """The load of each replica of an expert."""
+    copies = collections.Counter(experts)
+    return {expert: loads[expert] / copies[expert] for expert in copies}
+
+
 def imbalance_of(loads, experts, num_ranks):
     """The ranks that have an expert share its load alike."""
     length = len(experts) // num_ranks
@@ -39,10 +45,12 @@ def test_answers_of_eplb():
         found = solve(case, BalanceMode.EPLB)
         for layer, loads in enumerate(case["weight"]):
             wanted = case["physical_to_logical"][layer]
-            # Experts of equal load may stand for one another.
-            assert [loads[expert] for expert in found.experts[layer]] == [
-                loads[expert] for expert in wanted], (case["name"], layer)
-            if len(set(loads)) == len(loads):
+            shares = shares_of(loads, wanted)
+            # Replicas of equal load may stand for one another.
+            assert [shares_of(loads, found.experts[layer])[expert]
+                    for expert in found.experts[layer]] == [
+                        shares[expert] for expert in wanted], (case["name"], layer)
+            if len(set(shares.values())) == len(shares):
                 assert found.experts[layer] == wanted, (case["name"], layer)
             assert found.imbalance[layer] == pytest.approx(
                 imbalance_of(loads, wanted, case["num_gpus"]), rel=1e-5)
