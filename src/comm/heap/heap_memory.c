@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "comm/heap/heap.h"
 #include "comm/heap/heap_kind.h"
 #include "comm/host/error.h"
 
@@ -42,6 +43,11 @@ static void merge(struct weft__heap_limits *limits, const struct contribution *a
     }
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* How much is committed at first, and how much there can ever be. */
 static weft_result choose_sizes(struct weft__heap_memory *memory, const weft_comm_config *config,
                                 const struct weft__heap_limits *limits, uint64_t *heap_bytes)
@@ -49,6 +55,9 @@ static weft_result choose_sizes(struct weft__heap_memory *memory, const weft_com
     uint64_t max_bytes =
         config->heap_max_bytes > 0 ? config->heap_max_bytes : limits->default_max_bytes;
     *heap_bytes = config->heap_bytes > 0 ? config->heap_bytes : DEFAULT_HEAP_BYTES;
+    /* In any heap there is room for the header. */
+    *heap_bytes = larger(*heap_bytes, sizeof(struct weft__heap_header));
+    max_bytes = larger(max_bytes, sizeof(struct weft__heap_header));
     if (config->heap_max_bytes == 0 && max_bytes < *heap_bytes)
         max_bytes = *heap_bytes;
     memory->page_bytes = limits->page_bytes;
