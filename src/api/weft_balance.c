@@ -40,7 +40,8 @@ static weft_result read_config(const weft_balance_config *given, weft_balance_co
 }
 
 static weft_result create_work(const weft_balance_config *config, int32_t num_groups,
-                               int32_t num_nodes, struct weft__balance_work **work)
+                               int32_t num_nodes, enum weft__balance_use use,
+                               struct weft__balance_work **work)
 {
     const struct weft__balance balance = {.num_experts = config->num_experts,
                                           .num_replicas = config->num_replicas,
@@ -48,7 +49,7 @@ static weft_result create_work(const weft_balance_config *config, int32_t num_gr
                                           .num_nodes = num_nodes,
                                           .num_ranks = config->num_ranks,
                                           .mode = config->mode};
-    *work = weft__balance_work_create(&balance);
+    *work = weft__balance_work_create(&balance, use);
     return *work != NULL
                ? WEFT_OK
                : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to place %d replicas on %d ranks",
@@ -80,7 +81,7 @@ weft_result weft_balance_place(const weft_balance_config *given, const float *lo
     WEFT__TRY(weft__check_array(experts, config.num_layers, "experts"));
     const int are_grouped = config.num_groups % config.num_nodes == 0;
     WEFT__TRY(create_work(&config, are_grouped ? config.num_groups : 1,
-                          are_grouped ? config.num_nodes : 1, &work));
+                          are_grouped ? config.num_nodes : 1, WEFT__BALANCE_TO_PLACE, &work));
     for (int32_t layer = 0; layer < config.num_layers; layer++) {
         const float *of_layer = loads + (int64_t)layer * config.num_experts;
         int32_t *placed = experts + (int64_t)layer * config.num_replicas;
@@ -183,13 +184,16 @@ weft_result weft_balance_moves(const weft_balance_config *given, const int32_t *
     WEFT__TRY(read_config(given, &config));
     WEFT__TRY(check_placement(&config, config.num_layers, from, "from"));
     WEFT__TRY(check_placement(&config, config.num_layers, to, "to"));
+    WEFT__TRY(weft__check_range((int64_t)config.num_layers * config.num_replicas, 0, INT32_MAX,
+                                "num_layers * num_replicas"));
     WEFT__TRY(weft__check_range(max_moves, 0, INT32_MAX, "max_moves"));
     WEFT__TRY(WEFT__CHECK_OUTPUTS(weft_expert_move, moves, max_moves, "moves"));
     WEFT__TRY(weft__check_not_null(num_moves, "num_moves"));
     weft_expert_move *found = malloc((size_t)config.num_replicas * sizeof(*found));
     if (found == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d moves", config.num_replicas);
-    const weft_result result = create_work(&config, 1, config.num_nodes, &work);
+    const weft_result result =
+        create_work(&config, 1, config.num_nodes, WEFT__BALANCE_TO_MOVE, &work);
     for (int32_t layer = 0; result == WEFT_OK && layer < config.num_layers; layer++) {
         const int64_t at = (int64_t)layer * config.num_replicas;
         weft__balance_align(work, from + at, to + at);

@@ -72,6 +72,7 @@ struct weft__call_detail {
     enum weft__call call;
     uint64_t num_bytes;
     const char *algorithm, *reason; /* text that is never freed, or NULL */
+    int is_phase;                   /* the ranks do not end together */
 };
 extern _Thread_local struct weft__call_detail weft__current_detail;
 

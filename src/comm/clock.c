@@ -44,9 +44,9 @@ static weft_result gather_rounds(weft_comm *comm, struct times *all, struct weft
             most_ns = own.received_ns - all[0].sent_ns;
         before = own;
     }
+    const int64_t apart_ns = most_ns - least_ns; /* negative if a clock was set meanwhile */
     if (comm->rank > 0)
-        *clock =
-            (struct weft__clock){least_ns + (most_ns - least_ns) / 2, (most_ns - least_ns + 1) / 2};
+        *clock = (struct weft__clock){least_ns + apart_ns / 2, (llabs(apart_ns) + 1) / 2};
     return WEFT_OK;
 }
 

@@ -280,12 +280,15 @@ float weft__balance_imbalance(struct weft__balance_work *work, const float *load
 
 /* ---------------------------------------------------------------- memory */
 
-struct weft__balance_work *weft__balance_work_create(const struct weft__balance *balance)
+struct weft__balance_work *weft__balance_work_create(const struct weft__balance *balance,
+                                                     enum weft__balance_use use)
 {
     enum { NUM_ARRAYS = 15 };
     /* There are no more of anything else than replicas, but for pairs of ranks. */
     const size_t num_elements = (size_t)balance->num_replicas,
-                 num_pairs = (size_t)balance->num_ranks * (size_t)balance->num_ranks;
+                 num_pairs = use == WEFT__BALANCE_TO_MOVE
+                                 ? (size_t)balance->num_ranks * (size_t)balance->num_ranks
+                                 : 0;
     struct weft__balance_work *work = calloc(1, sizeof(*work));
     int32_t *memory = calloc(NUM_ARRAYS * num_elements + num_pairs, sizeof(*memory));
     if (work == NULL || memory == NULL) {

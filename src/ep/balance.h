@@ -18,8 +18,13 @@ struct weft__balance {
 
 struct weft__balance_work;
 
+enum weft__balance_use {
+    WEFT__BALANCE_TO_PLACE,
+    WEFT__BALANCE_TO_MOVE /* memory for each pair of ranks, which to align placements takes */
+};
 /* NULL: no memory. */
-struct weft__balance_work *weft__balance_work_create(const struct weft__balance *balance);
+struct weft__balance_work *weft__balance_work_create(const struct weft__balance *balance,
+                                                     enum weft__balance_use use);
 void weft__balance_work_destroy(struct weft__balance_work *work);
 
 /* Places the experts of one layer: replicas[num_replicas], of which each rank has the next

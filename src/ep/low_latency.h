@@ -51,7 +51,7 @@ struct weft_ll {
     struct weft__masked masked; /* for records, if it has masks of its own */
 };
 
-/* low_latency_plan.c. Without what depends on the number of blocks, on which ranks agree,. */
+/* low_latency_plan.c. Without what depends on the number of blocks, on which ranks agree. */
 struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config);
 /* and that. */
 void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,

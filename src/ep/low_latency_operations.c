@@ -265,6 +265,13 @@ static enum wp_program combine_program(const struct wp_low_latency *device,
 
 /* ---------------------------------------------------------------- launches */
 
+/* For the record of what follows. */
+static void tell(weft_ll_phases phases, uint64_t num_bytes)
+{
+    weft__tell_bytes(num_bytes);
+    weft__current_detail.is_phase = phases != WEFT_LL_SEND_AND_RECEIVE;
+}
+
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream)
 {
     struct wp_low_latency device = device_for(ll, args->waited_ns);
@@ -290,7 +297,7 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
         .row_ranges = args->row_ranges,
         .cumulative_rows = args->total_rows_per_expert,
     };
-    weft__tell_bytes((uint64_t)args->num_tokens * program_args.token_stride_bytes);
+    tell(args->phases, (uint64_t)args->num_tokens * program_args.token_stride_bytes);
     WEFT__TRY(weft__exchange_launch(ll->exchange, stream, dispatch_program(&ll->device, args),
                                     ll->grid, &program_args, sizeof program_args));
     note_dispatch(ll, args);
@@ -318,6 +325,7 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
         .missing_ranks = args->missing_ranks,
     };
     struct weft__grid grid = ll->grid;
+    tell(args->phases, 0);
     grid.num_warps = ll->combine_warps;
     if (args->row_signals != NULL)
         grid.neighbours = WEFT__AWAITS_OTHER_WORK;

@@ -66,6 +66,7 @@ static void record_launch(struct weft__launch *launch, const weft_stream *stream
     launch->record_id = weft__records_issue(comm->records, &record);
     launch->record_state = (enum weft__record_state)record.state;
     launch->num_bytes = record.num_bytes;
+    launch->is_phase = has_detail && detail->is_phase;
     weft__current_detail.num_bytes = 0; /* further launches of the call move the same ones */
 }
 

@@ -69,6 +69,7 @@ struct weft__launch {
     uint64_t record_id; /* 0: it has none */
     enum weft__record_state record_state;
     uint64_t num_bytes;
+    int is_phase; /* the ranks do not end together */
     enum weft__meeting meeting;
     int32_t exchange;  /* its number; 0: none */
     uint64_t sequence; /* among those of its exchange that meet alike */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The messages of ranks before they connect. They comes from other hosts, so every length is
+/* The messages of ranks before they connect. They come from other hosts, so every length is
  * checked. */
 #include <stdlib.h>
 #include <string.h>

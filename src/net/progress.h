@@ -27,7 +27,7 @@ struct weft__progress_options {
     const struct weft__status *status;
     /* Rung when num_completed of the queue has grown; NULL: nobody sleeps there. */
     struct weft__doorbell *bell;
-    /* Called by who drives the net: once for each peer that fails,. */
+    /* Called by who drives the net: once for each peer that fails. */
     void (*on_peer_failure)(void *context, int32_t peer, const char *message);
     /* for each request that was lost and must not be, and with peer -1 for the first request that
      * is wrong. NULL: nobody is told. */

@@ -260,7 +260,7 @@ static void look_for_silent_peers(struct weft__tcp *tcp)
 {
     const int64_t now_ns = weft__now_ns(), since_ns = now_ns - tcp->looked_ns;
     const int begins = since_ns > LONGEST_LOOK_MS * WEFT__NS_PER_MS;
-    if (tcp->silence_ms == 0 || since_ns < LOOK_MS * WEFT__NS_PER_MS)
+    if (since_ns < LOOK_MS * WEFT__NS_PER_MS)
         return;
     tcp->looked_ns = now_ns;
     for (int32_t rank = 0; rank < tcp->num_ranks; rank++) {
@@ -269,7 +269,8 @@ static void look_for_silent_peers(struct weft__tcp *tcp)
             continue;
         if (!is_stuck(tcp, peer, since_ns) || begins)
             peer->stuck_since_ns = now_ns;
-        else if (now_ns - peer->stuck_since_ns > tcp->silence_ms * WEFT__NS_PER_MS)
+        else if (tcp->silence_ms > 0 &&
+                 now_ns - peer->stuck_since_ns > tcp->silence_ms * WEFT__NS_PER_MS)
             weft__tcp_lose(tcp, peer, ETIMEDOUT);
     }
 }

@@ -118,6 +118,18 @@ void weft__records_start(struct weft__records *records, uint64_t id, int64_t now
     give_back(record, id);
 }
 
+void weft__records_forget_start(struct weft__records *records, uint64_t id)
+{
+    struct weft__record *record = take(records, id);
+    if (record == NULL)
+        return;
+    if (__atomic_load_n(&record->state, __ATOMIC_RELAXED) == WEFT__RECORD_RUNNING) {
+        __atomic_store_n(&record->started_ns, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&record->state, WEFT__RECORD_ISSUED, __ATOMIC_RELEASE);
+    }
+    give_back(record, id);
+}
+
 static void count_end(struct weft__records *records, const struct weft__record *end)
 {
     struct weft__call_counters *counters = &records->calls[end->call_idx];

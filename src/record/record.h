@@ -103,6 +103,8 @@ void weft__records_destroy(struct weft__records *records);
  * do nothing. One that is captured counts when it runs. */
 uint64_t weft__records_issue(struct weft__records *records, const struct weft__record *record);
 void weft__records_start(struct weft__records *records, uint64_t id, int64_t now_ns);
+/* Its end was not seen, and nobody can see it any more: it has times of neither. */
+void weft__records_forget_start(struct weft__records *records, uint64_t id);
 /* Of *end: the times from its end on, the last rank, the state and the number of the call. */
 void weft__records_end(struct weft__records *records, uint64_t id, const struct weft__record *end);
 void weft__records_add_wait(struct weft__records *records, int32_t rank, int64_t waited_ns);

@@ -124,7 +124,9 @@ static void write_peers(const struct weft__records *records, FILE *file)
         weft__records_peer(records, rank, &peer);
         const struct weft__peer_traffic *traffic = &peer.traffic;
         if (peer.num_waits == 0 && peer.num_last == 0 &&
-            traffic->sent_bytes + traffic->received_bytes == 0)
+            traffic->sent_bytes + traffic->received_bytes + traffic->num_under_way +
+                    peer.num_masks ==
+                0)
             continue;
         write_comma(file, is_first);
         fprintf(file,

@@ -21,9 +21,8 @@ struct comparison {
 };
 
 struct seen {
-    uint64_t record_id;
-    uint32_t num_runs;
-    int32_t was_awaited; /* for what another rank says of it */
+    uint64_t record_id, started; /* of the slot, which stores them together */
+    int32_t was_awaited;         /* for what another rank says of it */
     int32_t is_folded;
 };
 
@@ -72,7 +71,7 @@ static int is_new(const struct weft__record_fold *fold, int i)
     const struct weft__record_slot *slot = &fold->own[i];
     const struct seen *seen = &fold->seen[i];
     return slot->record_id != 0 && (seen->record_id != slot->record_id ||
-                                    seen->num_runs != slot->num_runs || !seen->is_folded);
+                                    seen->started != slot->started || !seen->is_folded);
 }
 
 static void add_time(struct comparison *comparison, int32_t rank,
@@ -141,10 +140,13 @@ static void compare_all(struct weft__record_fold *fold, const struct weft__slot_
         num_new += begin_comparison(fold, i, source->rank);
     for (int32_t rank = 0; rank < source->num_ranks && num_new > 0; rank++) {
         int distance = 0;
-        if (rank == source->rank || !source->read_slots(source->context, rank, fold->other))
-            continue;
-        for (int i = 0; i < NUM; i++)
-            compare(fold, i, rank, &distance);
+        const int found =
+            rank == source->rank ? 0 : source->read_slots(source->context, rank, fold->other);
+        for (int i = 0; found != 0 && i < NUM; i++)
+            if (found > 0)
+                compare(fold, i, rank, &distance);
+            else if (fold->comparisons[i].state != NOT_NEW)
+                fold->comparisons[i].state = NOT_KNOWN;
     }
 }
 
@@ -188,7 +190,10 @@ static void end_record(struct weft__record_fold *fold, int i, int32_t call_idx)
                                .last_rank = WEFT__RECORD_NOBODY,
                                .state = WEFT__RECORD_DONE,
                                .call_idx = call_idx};
-    add_lateness(&fold->comparisons[i], slot, &end);
+    if (slot->failed_id == slot->record_id)
+        end.state = WEFT__RECORD_FAILED;
+    else
+        add_lateness(&fold->comparisons[i], slot, &end);
     if (end.waited_ns > 0)
         weft__records_add_wait(fold->records, end.last_rank, end.waited_ns);
     weft__records_end(fold->records, slot->record_id, &end);
@@ -199,12 +204,14 @@ static void fold_slot(struct weft__record_fold *fold, int i, int64_t now_ns)
     const struct weft__record_slot *slot = &fold->own[i];
     struct seen *seen = &fold->seen[i];
     struct weft__record record;
+    if (slot->record_id != seen->record_id && seen->record_id != 0 && !seen->is_folded)
+        weft__records_forget_start(fold->records, seen->record_id);
     /* Whoever hears of a failure has written it. */
     if (!is_new(fold, i) || !weft__records_read(fold->records, slot->record_id, &record) ||
         record.state == WEFT__RECORD_FAILED)
         return;
-    if (seen->record_id != slot->record_id || seen->num_runs != slot->num_runs)
-        *seen = (struct seen){.record_id = slot->record_id, .num_runs = slot->num_runs};
+    if (seen->record_id != slot->record_id || seen->started != slot->started)
+        *seen = (struct seen){.record_id = slot->record_id, .started = slot->started};
     correct_clock(fold, i, &record, now_ns);
     const int is_awaited = fold->comparisons[i].state == ENDS_SOON && !seen->was_awaited;
     seen->was_awaited |= is_awaited;
@@ -217,7 +224,7 @@ static void fold_slot(struct weft__record_fold *fold, int i, int64_t now_ns)
 void weft__record_fold_slots(struct weft__record_fold *fold, const struct weft__slot_source *source)
 {
     /* Before the others', so that what has ended here has mostly ended there. */
-    if (!source->read_slots(source->context, source->rank, fold->own))
+    if (source->read_slots(source->context, source->rank, fold->own) <= 0)
         return;
     const int64_t now_ns = source->now_ns();
     compare_all(fold, source);

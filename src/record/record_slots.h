@@ -28,7 +28,8 @@ struct weft__record_slot {
     uint64_t ended;       /* of the block that ended last */
     uint32_t num_runs;    /* of all launches of the slot */
     uint32_t num_running; /* blocks: all are added at the start, and each subtracts itself */
-    uint64_t unused[3];
+    uint64_t failed_id;   /* record_id of the last launch of which a warp failed */
+    uint64_t unused[2];
 };
 
 /* The launches of a call of weft.h that graphs have run. */
@@ -44,7 +45,7 @@ struct weft__record_fold;
 /* What a device has written, as the reader gets it. */
 struct weft__slot_source {
     void *context;
-    /* Copies all slots of a rank; 0: it is not of this host, or cannot be read. */
+    /* Copies all slots of a rank. 0: it is of another host; -1: they cannot be read. */
     int (*read_slots)(void *context, int32_t rank, struct weft__record_slot *slots);
     int64_t (*now_ns)(void); /* of the host's monotonic clock */
     int32_t rank, num_ranks;

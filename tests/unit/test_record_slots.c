@@ -322,3 +322,60 @@ TEST(runs_of_graphs_are_added_once)
     assert_int_equal(totals.num_bytes, 50);
     close_scene(&scene);
 }
+
+/* Also on ranks that hear of it from another one: their kernels leave without a failure told. */
+TEST(a_launch_that_failed_is_not_done)
+{
+    struct scene scene;
+    struct weft__record_totals totals;
+    open_scene(&scene);
+    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        run(slot_of(&scene, rank, id), id, 7, 100 * US, (900 + 100 * (uint64_t)rank) * US);
+    slot_of(&scene, 0, id)->failed_id = id;
+    fold(&scene);
+    fold(&scene);
+    weft__records_totals(scene.records, &totals);
+    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_FAILED);
+    assert_int_equal(record_of(&scene, id).waited_ns, 0);
+    assert_int_equal(totals.num_failed, 1);
+    close_scene(&scene);
+}
+
+/* The counts of a slot change before its id does. */
+TEST(a_launch_that_begins_leaves_the_one_before)
+{
+    struct scene scene;
+    open_scene(&scene);
+    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
+    struct weft__record_slot *slot = slot_of(&scene, 0, id);
+    run(slot, id, 0, 5 * US, 9 * US);
+    fold(&scene);
+    slot->num_runs++;
+    slot->num_running = 4;
+    fold(&scene);
+    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_DONE);
+    close_scene(&scene);
+}
+
+TEST(an_end_that_nobody_saw_leaves_no_start)
+{
+    struct scene scene;
+    open_scene(&scene);
+    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
+    struct weft__record_slot *slot = slot_of(&scene, 0, id);
+    run(slot, id, 0, 5 * US, 0);
+    slot->num_running = 4;
+    fold(&scene);
+    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_RUNNING);
+    uint64_t newer = id;
+    while (newer < id + WEFT__NUM_RECORD_SLOTS)
+        newer = issue(&scene, WEFT__RECORD_ISSUED);
+    slot->num_running = 0;
+    run(slot, newer, 0, 15 * US, 19 * US);
+    fold(&scene);
+    assert_int_equal(record_of(&scene, newer).state, WEFT__RECORD_DONE);
+    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_ISSUED);
+    assert_int_equal(record_of(&scene, id).started_ns, 0);
+    close_scene(&scene);
+}

@@ -57,8 +57,10 @@ static void read_masks(weft_comm *comm, int32_t *mask, uint64_t *num_masks)
 
 void weft__comm_read_records(weft_comm *comm)
 {
+    char message[WEFT__ERROR_BYTES]; /* a reading that fails is no failure of the caller's */
     if (comm->records == NULL)
         return;
+    snprintf(message, sizeof message, "%s", weft__last_error());
     if (comm->hooks->read_records != NULL)
         comm->hooks->read_records(comm);
     int32_t *mask = calloc((size_t)comm->num_ranks, sizeof *mask);
@@ -69,6 +71,7 @@ void weft__comm_read_records(weft_comm *comm)
     pthread_mutex_unlock(&comm->masked_mutex);
     free(mask);
     free(num_masks);
+    weft__set_last_error(message);
 }
 
 static void write_to(const struct writing *writing, FILE *file)

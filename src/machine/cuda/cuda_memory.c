@@ -47,10 +47,14 @@ void weft__cuda_free(weft_comm *comm, void *memory)
 weft_result weft__cuda_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     WEFT__TRY(weft__cuda_enter(cuda));
+    /* Another thread may capture meanwhile: this goes into no graph. */
+    (void)weft__cu.thread_exchange_stream_capture_mode(&mode);
     const CUresult enqueued = weft__cu.memcpy_async(
         (CUdeviceptr)(uintptr_t)dst, (CUdeviceptr)(uintptr_t)src, bytes, cuda->copies);
     const weft_result result = finish_copies(cuda, enqueued, "cannot copy memory");
+    (void)weft__cu.thread_exchange_stream_capture_mode(&mode);
     weft__cuda_leave();
     return result;
 }

@@ -74,7 +74,7 @@ struct weft__cuda_record weft__cuda_record_of(const struct weft__launch *launch)
     record.slot = &slots_of(comm, comm->rank)[launch->record_id % WEFT__NUM_RECORD_SLOTS];
     record.record_id = launch->record_id;
     record.num_bytes = launch->num_bytes;
-    if (launch->meeting == WEFT__MEETS_ALL && launch->exchange > 0)
+    if (launch->meeting == WEFT__MEETS_ALL && launch->exchange > 0 && !launch->is_phase)
         record.operation = (uint64_t)launch->exchange << EXCHANGE_BIT | launch->sequence;
     if (launch->record_state != WEFT__RECORD_CAPTURED)
         return record;
@@ -90,8 +90,14 @@ static int read_slots(void *context, int32_t rank, struct weft__record_slot *slo
 {
     weft_comm *comm = context;
     const struct weft__record_slot *from = slots_of(comm, rank);
-    return from != NULL &&
-           weft__cuda_copy(comm, slots, from, WEFT__NUM_RECORD_SLOTS * sizeof *slots) == WEFT_OK;
+    if (from == NULL)
+        return 0;
+    /* The memory of a rank that has left or died may be gone. */
+    if (rank != comm->rank && weft__status_rank_is_gone(&comm->status, rank))
+        return -1;
+    return weft__cuda_copy(comm, slots, from, WEFT__NUM_RECORD_SLOTS * sizeof *slots) == WEFT_OK
+               ? 1
+               : -1;
 }
 
 static void read_into(weft_comm *comm, struct weft__cuda_records *records)
@@ -109,14 +115,10 @@ void weft__cuda_records_read(weft_comm *comm)
     const struct weft__cuda *cuda = weft__cuda_of(comm);
     struct weft__cuda_records *records =
         cuda != NULL ? __atomic_load_n(&cuda->records, __ATOMIC_ACQUIRE) : NULL;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (records == NULL || weft__cuda_enter(cuda) != WEFT_OK)
         return;
-    /* Others may capture meanwhile: this goes into no graph. */
-    (void)weft__cu.thread_exchange_stream_capture_mode(&mode);
     pthread_mutex_lock(&records->mutex);
     read_into(comm, records);
     pthread_mutex_unlock(&records->mutex);
-    (void)weft__cu.thread_exchange_stream_capture_mode(&mode);
     weft__cuda_leave();
 }

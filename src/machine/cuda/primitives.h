@@ -80,9 +80,9 @@ struct wp_warp {
         __shared__ struct weft__cuda_block block;                                                  \
         struct wp_warp this_warp;                                                                  \
         weft__cuda_begin(&this_warp, &launch, &block);                                             \
-        (void)name##_body(&this_warp, &name_args);                                                 \
+        const enum wp_status status = name##_body(&this_warp, &name_args);                         \
         weft__cuda_end(&this_warp);                                                                \
-        weft__cuda_record_end(&this_warp);                                                         \
+        weft__cuda_record_end(&this_warp, status);                                                 \
     }                                                                                              \
     static __device__ __forceinline__ enum wp_status name##_body(                                  \
         struct wp_warp *warp, const struct wp_##name##_args *args)
@@ -436,11 +436,15 @@ WP_FN void weft__cuda_record_start(const struct wp_warp *warp)
                  : "memory");
 }
 
-/* By the first thread of each block. */
-WP_FN void weft__cuda_record_end(const struct wp_warp *warp)
+/* By the first thread of each block; failures by that of each warp. */
+WP_FN void weft__cuda_record_end(const struct wp_warp *warp, enum wp_status status)
 {
     struct weft__record_slot *slot = warp->launch->record.slot;
-    if (slot == NULL || threadIdx.x != 0)
+    if (slot == NULL)
+        return;
+    if (status == WP_STATUS_FAILED && threadIdx.x % WP_WARP_SIZE == 0)
+        *(volatile uint64_t *)&slot->failed_id = warp->launch->record.record_id;
+    if (threadIdx.x != 0)
         return;
     weft__cuda_raise(&slot->ended, wp_now_ns(warp));
     weft__cuda_add_u32(&slot->num_running, ~0u);

@@ -142,7 +142,10 @@ void weft__cuda_collect_failure(weft_comm *comm)
                                      .last_rank = cuda->board->failure.site.rank,
                                      .state = WEFT__RECORD_FAILED,
                                      .call_idx = (int32_t)(failed >> WEFT__CUDA_CALL_BIT)};
-    if (!cuda->failure_is_counted) /* two threads may collect it */
+    struct weft__record record;
+    const int is_known = weft__records_read(comm->records, cuda->board->failed_record, &record) &&
+                         record.state == WEFT__RECORD_FAILED;
+    if (!cuda->failure_is_counted && !is_known) /* two threads may collect it */
         weft__records_end(comm->records, cuda->board->failed_record, &end);
     cuda->failure_is_counted = 1;
     pthread_mutex_unlock(&cuda->mutex);
