@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import sys
 import traceback
 
 import weft
@@ -20,6 +21,10 @@ def _serve(pipe) -> None:
 
 def _be_rank(pipe, unique_id, rank, num_ranks, function, dies, config) -> None:
     gc.freeze()  # what there was before: modules, which take the collector a tenth of a second
+    if "torch" in sys.modules:
+        # PyTorch makes its pool of threads anew after a fork, when it is first asked for. Two
+        # threads that ask at once abort the process ("Invalid thread pool!").
+        sys.modules["torch"].set_num_threads(1)
     try:
         comm = weft.Communicator(unique_id, rank, num_ranks, **config)
         result = function(comm)
