@@ -57,7 +57,8 @@ static void poll_collapsed(void)
 {
     const struct weft__nic_tail tail =
         weft__nic_decode_tail(job.pair.sides[0].cqes[0][0].words[WEFT__NIC_CQE_TAIL_WORD]);
-    const uint64_t end = weft__nic_count_done(job.traffic.done, tail.counter);
+    const uint64_t end =
+        weft__nic_count_done(job.traffic.done, tail.counter, job.pair.config.depth);
     if (tail.opcode == WEFT__NIC_CQE_INVALID || end == job.traffic.done)
         return;
     if (tail.opcode != WEFT__NIC_CQE_REQUEST || end > job.traffic.posted ||

@@ -175,12 +175,16 @@ TEST(completions_are_new_once)
 TEST(counters_of_sixteen_bits_count_on)
 {
     static const uint64_t starts[] = {0, 0xfffe, 0x10000, 0xfffffffd, 0x100000000, 0x17fff7fff};
-    assert_int_equal(weft__nic_count_done(0, 0xffff), 0);
+    enum { DEPTH = 8 };
+    assert_int_equal(weft__nic_count_done(0, 0xffff, WEFT__NIC_MAX_DEPTH), 0);
+    assert_int_equal(weft__nic_count_done(77, 77 + DEPTH - 1, DEPTH), 77 + DEPTH);
+    assert_int_equal(weft__nic_count_done(77, 77 + DEPTH, DEPTH), 77); /* never under way */
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         for (uint64_t done = starts[i]; done < starts[i] + 8; done++)
             for (uint64_t index = done > WEFT__NIC_MAX_DEPTH ? done - WEFT__NIC_MAX_DEPTH : 0;
                  index < done + WEFT__NIC_MAX_DEPTH; index++) {
-                const uint64_t count = weft__nic_count_done(done, (uint32_t)(index & 0xffff));
+                const uint64_t count =
+                    weft__nic_count_done(done, (uint32_t)(index & 0xffff), WEFT__NIC_MAX_DEPTH);
                 if (count != (index < done ? done : index + 1))
                     fail_msg("%llu done, index %llu: %llu", (unsigned long long)done,
                              (unsigned long long)index, (unsigned long long)count);

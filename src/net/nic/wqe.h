@@ -278,13 +278,13 @@ WEFT__NIC_FN int weft__nic_tail_is_new(const struct weft__nic_tail *tail, uint64
            tail->owner == (consumer / num_entries % 2 != 0 ? 1u : 0u);
 }
 
-/* Returns how many units are done, if `done` were and the one with this counter is. At most half
- * of 65536 units are under way, so a counter from further back is an old one. The counter 0xffff
- * of a queue without any CQE is old, too. */
-WEFT__NIC_FN uint64_t weft__nic_count_done(uint64_t done, uint32_t counter)
+/* Returns how many units are done, if `done` were and the one with this counter is. At most `depth`
+ * units are under way, so any other counter is an old one. Look at the opcode first: the counter
+ * of a queue without any CQE may look new. */
+WEFT__NIC_FN uint64_t weft__nic_count_done(uint64_t done, uint32_t counter, uint32_t depth)
 {
     const uint32_t ahead = (counter - (uint32_t)(done & 0xffff)) & 0xffff;
-    return ahead < WEFT__NIC_MAX_DEPTH ? done + ahead + 1 : done;
+    return ahead < depth ? done + ahead + 1 : done;
 }
 
 /* The rest of a CQE. */
