@@ -40,7 +40,8 @@ enum weft__nic_opcode {
     WEFT__NIC_WRITE_IMMEDIATE = 0x09,
     WEFT__NIC_READ = 0x10,
     WEFT__NIC_FETCH_ADD = 0x12, /* of 8 bytes; the value before goes to local memory */
-    WEFT__NIC_DUMP = 0x23 /* reads local memory: what a READ brought is visible before its CQE */
+    WEFT__NIC_DUMP = 0x23 /* reads local memory: with a fence, what READs before it have brought is
+                           * visible before its CQE */
 };
 
 /* When the WQE makes a CQE. One that fails makes a CQE always. */
