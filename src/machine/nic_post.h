@@ -100,9 +100,8 @@ WP_FN void wp_nic_write(struct weft__nic_queue *queue, const struct weft__nic_re
 {
     struct weft__nic_unit unit;
     struct weft__nic_unit *slot = &queue->units[request->index & (queue->depth - 1)];
-    weft__nic_encode(request, &unit);
-    wp_nic_store_unit(slot, &unit,
-                      weft__nic_decode_control(unit.words).num_segments * WEFT__NIC_SEGMENT_BYTES);
+    const uint32_t num_segments = weft__nic_encode(request, &unit);
+    wp_nic_store_unit(slot, &unit, num_segments * WEFT__NIC_SEGMENT_BYTES);
 }
 
 WP_FN void wp_nic_announce(struct weft__nic_queue *queue, uint64_t end)

@@ -202,7 +202,7 @@ struct weft__nic_unit *nic_pair_unit(struct nic_pair *pair, int side, int queue,
 void nic_pair_write(struct nic_pair *pair, int side, int queue,
                     const struct weft__nic_request *request)
 {
-    weft__nic_encode(request, nic_pair_unit(pair, side, queue, request->index));
+    (void)weft__nic_encode(request, nic_pair_unit(pair, side, queue, request->index));
     pair->sides[side].num_posted[queue] = request->index + 1;
 }
 

@@ -230,7 +230,7 @@ TEST(each_changed_bit_is_found_or_means_another_request)
                 open_pair(&(struct nic_pair_config){.seed = (uint64_t)bit, .depth = 8});
                 const struct weft__nic_request request = request_of(&bases[base]);
                 struct weft__nic_unit unit;
-                weft__nic_encode(&request, &unit);
+                (void)weft__nic_encode(&request, &unit);
                 num_segments = weft__nic_decode_control(unit.words).num_segments;
                 change_bit(base, word, 1u << bit);
                 num_legal += rule == WEFT__NIC_FINE;

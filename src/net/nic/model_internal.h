@@ -55,7 +55,7 @@ struct nic_queue {
     uint64_t first_error;    /* index; nothing behind it starts or is sent */
     uint64_t refused_record; /* the word, or UINT64_MAX */
     uint32_t num_reads;
-    /* What the peer's requests were refused for; `index` is of the peer's queue. */
+    /* The peer's request that was refused; `index` is of the peer's queue. */
     struct nic_refusal {
         uint64_t index;
         enum weft__nic_syndrome syndrome; /* WEFT__NIC_NO_SYNDROME: none was */

@@ -48,7 +48,7 @@ enum weft__nic_rule {
     WEFT__NIC_RULE_RECORD_BACK,
     WEFT__NIC_RULE_RECORD_PASSES,
     WEFT__NIC_RULE_FIRST_RECORD,
-    /* What a queue holds, and when it is written. */
+    /* Entries of queues, and when they are written. */
     WEFT__NIC_RULE_LAST_SILENT,
     WEFT__NIC_RULE_DUMP_EARLY,
     WEFT__NIC_RULE_UNIT_CHANGED,
