@@ -2,7 +2,7 @@
 #include "nic_traffic.h"
 
 enum {
-    NUM_SLOTS = 64,
+    NUM_SLOTS = 96,
     SLOT_BYTES = 640,
     WORD_PLACE = NIC_TRAFFIC_MEMORY - 64, /* of the word that is added to */
     RECENT = 8                            /* how far back a READ looks for a write */

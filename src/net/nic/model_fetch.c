@@ -119,7 +119,8 @@ int weft__nic_fetch(struct weft__nic_model *model, struct nic_queue *queue)
         fetch_segment(model, queue, index, at % NIC_SEGMENTS);
         return 1;
     }
-    if (num_units == num_announced || queue->has_failed)
-        queue->is_awake = nic_draw(model, 2) != 0;
+    if (num_units < num_announced && !queue->has_failed)
+        return 0; /* until one of the window is done */
+    queue->is_awake = nic_draw(model, 2) != 0;
     return 1;
 }
