@@ -11,10 +11,10 @@
  * reservations. Whoever publishes has the turn: it alone stores the record and the doorbell, so
  * that neither falls back. The acquire of `ready` brings it the units of all groups before.
  *
- * A group need not ring if another has reserved behind it: that one publishes later, and rings or
- * has a successor in turn. Each batch is rung for in any case, since those who wait for room have
- * reserved as well. So nobody may leave between reserving and publishing, unless the queue has
- * failed: all waits look at that.
+ * A group may leave the ring to one that has reserved behind it: that one publishes later. Whoever
+ * ends a batch rings in any case: those behind it may be waiting for room. Units are published in
+ * order, so whoever left between reserving and publishing would hold up all behind it. A wait that
+ * ends early therefore fails the queue, which ends all other waits.
  */
 #pragma once
 
@@ -33,11 +33,11 @@ WP_FN void wp_nic_fail(struct weft__nic_queue *queue, uint32_t syndrome)
 }
 
 /* Looks at the completion queue. The NIC stores the last word after all that it did, and one load
- * brings its counter with its opcode. `done` is loaded before it: a bound from later could be more
- * than half of the counter's range ahead. */
+ * brings its counter with its opcode. `done` is loaded before it: of an older tail, `done` could be
+ * so far ahead that the counter looked new. */
 WP_FN void wp_nic_poll(struct weft__nic_queue *queue)
 {
-    const uint64_t done = wp_nic_load(&queue->done);
+    const uint64_t done = wp_nic_load_before(&queue->done);
     /* Pairs with the NIC's store: it has read the units, and sources may be written. */
     const struct weft__nic_tail tail = weft__nic_decode_tail(
         wp_nic_load_tail_acquire(&queue->cqe->words[WEFT__NIC_CQE_TAIL_WORD]));
@@ -48,20 +48,35 @@ WP_FN void wp_nic_poll(struct weft__nic_queue *queue)
         wp_nic_fail(queue, weft__nic_be32(word) & 0xff);
         return;
     }
-    const uint64_t count = weft__nic_count_done(done, tail.counter);
+    const uint64_t count = weft__nic_count_done(done, tail.counter, queue->depth);
     if (count > done) /* pairs with the acquires of `done`: passes on what the tail has brought */
         wp_nic_raise_release(&queue->done, count);
 }
 
-/* One more turn of a loop that waits. */
+/* One more turn of a loop that waits, and looks after each. The deadline ends the wait after a last
+ * look, and is no cause where there is any other, be it a flush. */
 WP_FN enum wp_status wp_nic_wait_on(struct weft__nic_queue *queue, struct wp_nic_wait *wait)
 {
+    if (wait->is_over)
+        (void)wp_nic_exchange_if(&queue->failure, 0, WEFT__NIC_QUEUE_FAILED);
     if (wp_nic_load(&queue->failure) != 0)
         return WP_STATUS_FAILED;
-    if (wp_nic_pause(wait, queue) == WP_STATUS_OK)
-        return WP_STATUS_OK;
-    wp_nic_fail(queue, WEFT__NIC_NO_SYNDROME);
-    return WP_STATUS_FAILED;
+    wait->is_over = wp_nic_pause(wait, queue) != WP_STATUS_OK;
+    return WP_STATUS_OK;
+}
+
+/* Until at most num_open of the units before `end` are not done. */
+WP_FN enum wp_status wp_nic_await_done(struct weft__nic_queue *queue, uint64_t end,
+                                       uint32_t num_open, struct wp_nic_wait *wait)
+{
+    /* Pairs with the release of wp_nic_poll: the NIC has read the units, and has brought what they
+     * bring. */
+    while (wp_nic_load_acquire(&queue->done) + num_open < end) {
+        if (wp_nic_wait_on(queue, wait) != WP_STATUS_OK)
+            return WP_STATUS_FAILED;
+        wp_nic_poll(queue);
+    }
+    return WP_STATUS_OK;
 }
 
 /* Returns the first of num_units units, at most weft__nic_max_group. They must be published. */
@@ -74,12 +89,8 @@ WP_FN uint64_t wp_nic_reserve(struct weft__nic_queue *queue, uint32_t num_units)
 WP_FN enum wp_status wp_nic_await_room(struct weft__nic_queue *queue, uint64_t end,
                                        struct wp_nic_wait *wait)
 {
-    /* Pairs with the release of wp_nic_poll: the NIC has read what was there. */
-    while (wp_nic_load_acquire(&queue->done) + queue->depth < end) {
-        if (wp_nic_wait_on(queue, wait) != WP_STATUS_OK)
-            return WP_STATUS_FAILED;
-        wp_nic_poll(queue);
-    }
+    if (wp_nic_await_done(queue, end, queue->depth, wait) != WP_STATUS_OK)
+        return WP_STATUS_FAILED;
     return wp_nic_load(&queue->failure) == 0 ? WP_STATUS_OK : WP_STATUS_FAILED;
 }
 
@@ -89,9 +100,8 @@ WP_FN void wp_nic_write(struct weft__nic_queue *queue, const struct weft__nic_re
 {
     struct weft__nic_unit unit;
     struct weft__nic_unit *slot = &queue->units[request->index & (queue->depth - 1)];
-    weft__nic_encode(request, &unit);
-    wp_nic_store_unit(slot, &unit,
-                      weft__nic_decode_control(unit.words).num_segments * WEFT__NIC_SEGMENT_BYTES);
+    const uint32_t num_segments = weft__nic_encode(request, &unit);
+    wp_nic_store_unit(slot, &unit, num_segments * WEFT__NIC_SEGMENT_BYTES);
 }
 
 WP_FN void wp_nic_announce(struct weft__nic_queue *queue, uint64_t end)
@@ -112,7 +122,7 @@ WP_FN enum wp_status wp_nic_publish(struct weft__nic_queue *queue, uint64_t begi
     while (wp_nic_load_acquire(&queue->ready) != begin)
         if (wp_nic_wait_on(queue, wait) != WP_STATUS_OK)
             return WP_STATUS_FAILED;
-    if (wp_nic_load(&queue->reserved) == end || begin / queue->batch != end / queue->batch)
+    if (wp_nic_load(&queue->reserved) == end || (begin ^ end) >= queue->batch)
         wp_nic_announce(queue, end);
     wp_nic_store_release(&queue->ready, end);
     return WP_STATUS_OK;
@@ -123,11 +133,5 @@ WP_FN enum wp_status wp_nic_publish(struct weft__nic_queue *queue, uint64_t begi
 WP_FN enum wp_status wp_nic_await(struct weft__nic_queue *queue, uint64_t index,
                                   struct wp_nic_wait *wait)
 {
-    /* Pairs with the release of wp_nic_poll. */
-    while (wp_nic_load_acquire(&queue->done) <= index) {
-        if (wp_nic_wait_on(queue, wait) != WP_STATUS_OK)
-            return WP_STATUS_FAILED;
-        wp_nic_poll(queue);
-    }
-    return WP_STATUS_OK;
+    return wp_nic_await_done(queue, index + 1, 0, wait);
 }

@@ -11,7 +11,7 @@ struct nic_job_state nic_job_state;
 struct nic_job_counts nic_job_counts;
 static struct nic_job_state *const state = &nic_job_state;
 
-enum { LOCAL_KEY = 0x11, REMOTE_KEY = 0x22, TIMEOUT_MS = 100 };
+enum { TIMEOUT_MS = 100 };
 
 void nic_complain(const char *what, uint64_t value)
 {
@@ -47,8 +47,8 @@ static struct weft__nic_request next_request(const struct poster *poster, uint64
                                       .index = index,
                                       .completion = index + 1 == poster->end ? WEFT__NIC_ALWAYS
                                                                              : WEFT__NIC_ON_ERROR,
-                                      .remote_key = REMOTE_KEY,
-                                      .local_key = LOCAL_KEY};
+                                      .remote_key = NIC_JOB_REMOTE_KEY,
+                                      .local_key = NIC_JOB_LOCAL_KEY};
 }
 
 static void write_put(const struct poster *poster, uint64_t index, int write)
@@ -87,7 +87,16 @@ static void check_targets(const struct poster *poster, int group, int num_writes
     }
 }
 
-/* Some puts, and mostly a signal behind them. */
+/* Behind some puts: mostly a signal, sometimes as many as fit. */
+static int draw_num_adds(int num_puts)
+{
+    enum { OF_DRAWS = 16 };
+    const int max_group = (int)weft__nic_max_group(&state->queue);
+    if (sim_random(OF_DRAWS) == 0)
+        return max_group - num_puts + (state->job.plant == NIC_PLANT_LARGE_GROUP);
+    return num_puts == 0 || sim_random(4) != 0;
+}
+
 static enum wp_status post_group(struct poster *poster, int num_puts, int num_adds)
 {
     struct weft__nic_queue *queue = &state->queue;
@@ -95,7 +104,8 @@ static enum wp_status post_group(struct poster *poster, int num_puts, int num_ad
     poster->begin = wp_nic_reserve(queue, num_units);
     poster->end = poster->begin + num_units;
     nic_job_counts.num_room_waits += queue->done + queue->depth < poster->end;
-    if (wp_nic_await_room(queue, poster->end, &poster->wait) != WP_STATUS_OK)
+    if (state->job.plant != NIC_PLANT_NO_ROOM &&
+        wp_nic_await_room(queue, poster->end, &poster->wait) != WP_STATUS_OK)
         return WP_STATUS_FAILED;
     for (int i = 0; i < num_puts; i++)
         write_put(poster, poster->begin + (uint64_t)i, i);
@@ -109,7 +119,7 @@ static enum wp_status post_all(struct poster *poster)
 {
     for (poster->group = 0; poster->group < NIC_JOB_GROUPS; poster->group++) {
         const int num_puts = (int)sim_random(NIC_JOB_WRITES + 1);
-        const int num_adds = num_puts == 0 || sim_random(4) != 0;
+        const int num_adds = draw_num_adds(num_puts);
         if (post_group(poster, num_puts, num_adds) != WP_STATUS_OK)
             return WP_STATUS_FAILED;
         nic_job_counts.num_groups++;
@@ -132,6 +142,8 @@ static void run_poster(struct sim_fiber *fiber)
     if (post_all(poster) != WP_STATUS_OK) {
         const uint64_t failure = state->queue.failure;
         nic_job_counts.num_failures++;
+        nic_job_counts.num_causes += failure == (WEFT__NIC_QUEUE_FAILED | allowed);
+        nic_job_counts.num_flushes += failure == (WEFT__NIC_QUEUE_FAILED | WEFT__NIC_FLUSHED);
         if (!may_fail || (failure != (WEFT__NIC_QUEUE_FAILED | allowed) &&
                           failure != (WEFT__NIC_QUEUE_FAILED | WEFT__NIC_FLUSHED)))
             nic_complain("a queue fails", failure);
@@ -163,6 +175,8 @@ static void start_queue(void)
                                             .reserved = first,
                                             .ready = first,
                                             .done = first};
+    if (NIC_JOB_WRITES + 1 > weft__nic_max_group(&state->queue))
+        nic_complain("a group does not fit", weft__nic_max_group(&state->queue));
 }
 
 /* A flush only says that there is a cause; what comes after the cause is none. */
@@ -175,6 +189,30 @@ static void check_first_cause(void)
     wp_nic_fail(&queue, WEFT__NIC_REMOTE_ACCESS);
     if (queue.failure != (WEFT__NIC_QUEUE_FAILED | WEFT__NIC_RETRIES))
         nic_complain("the first cause is not kept, but", queue.failure);
+    struct wp_nic_wait wait = {.is_over = 1};
+    queue.failure = WEFT__NIC_QUEUE_FAILED | WEFT__NIC_FLUSHED;
+    if (wp_nic_wait_on(&queue, &wait) != WP_STATUS_FAILED ||
+        queue.failure != (WEFT__NIC_QUEUE_FAILED | WEFT__NIC_FLUSHED))
+        nic_complain("a deadline replaces a flush by", queue.failure);
+}
+
+static struct weft__nic_unit late_cqe;
+
+static void complete_late(void)
+{
+    const struct weft__nic_tail tail = {.opcode = WEFT__NIC_CQE_REQUEST};
+    nic_store_release32(&late_cqe.words[WEFT__NIC_CQE_TAIL_WORD], weft__nic_encode_tail(&tail));
+}
+
+/* The NIC is done after the deadline, but before the waiter goes on. */
+static void check_last_look(void)
+{
+    struct weft__nic_queue queue = {
+        .cqe = &late_cqe, .depth = NIC_JOB_DEPTH, .reserved = 1, .ready = 1};
+    struct wp_nic_wait wait = {.timeout_ms = 1, .on_deadline = complete_late};
+    memset(&late_cqe, 0xff, sizeof late_cqe);
+    if (wp_nic_await(&queue, 0, &wait) != WP_STATUS_OK || queue.failure != 0)
+        nic_complain("a deadline ends a wait without a last look", queue.failure);
 }
 
 static int run_rank(int32_t rank, void *argument)
@@ -198,6 +236,7 @@ static int run_rank(int32_t rank, void *argument)
     }
     sim_wait_until(have_ended, NULL, INT64_MAX);
     check_first_cause();
+    check_last_look();
     const int is_whole = state->queue.failure == 0;
     state->is_stopped = 1;
     if (is_whole && state->memory.word != state->num_adds)

@@ -19,6 +19,7 @@ enum nic_plant {
     NIC_PLANT_DONE_BACK,          /* what is done falls back */
     NIC_PLANT_HALF_A_DOORBELL,    /* the doorbell is stored in halves */
     NIC_PLANT_FIRST_WORD,         /* the record's word of receives is written */
+    NIC_PLANT_LARGE_GROUP,        /* a group has a unit more than may be */
     NIC_NUM_PLANTS
 };
 
@@ -37,7 +38,7 @@ struct nic_job {
 
 /* The schedules of a process so far. */
 struct nic_job_counts {
-    uint64_t num_groups, num_rings, num_room_waits, num_failures;
+    uint64_t num_groups, num_rings, num_room_waits, num_failures, num_causes, num_flushes;
 };
 extern struct nic_job_counts nic_job_counts;
 

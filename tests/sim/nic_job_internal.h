@@ -14,7 +14,9 @@ enum {
     NIC_JOB_MAX_POSTERS = 4,
     NIC_JOB_GROUPS = 6, /* of each */
     NIC_JOB_WRITE_BYTES = 24,
-    NIC_JOB_WRITES = 2 /* of a group, at most */
+    NIC_JOB_WRITES = 2, /* of a group, at most */
+    NIC_JOB_LOCAL_KEY = 0x11,
+    NIC_JOB_REMOTE_KEY = 0x22
 };
 
 /* Each group has memory of its own at the target. */

@@ -4,7 +4,7 @@
 
 #include "nic_job_internal.h"
 
-enum { QP = 0x123456, TARGET_QP = 0x77, LOCAL_KEY = 0x11, REMOTE_KEY = 0x22 };
+enum { QP = 0x123456, TARGET_QP = 0x77 };
 
 static struct nic_job_state *const state = &nic_job_state;
 
@@ -92,8 +92,8 @@ int nic_models_open(void)
     struct nic_job_memory *memory = &state->memory;
     struct weft__nic_region region = {.address = (uintptr_t)memory,
                                       .num_bytes = sizeof *memory,
-                                      .local_key = LOCAL_KEY,
-                                      .remote_key = REMOTE_KEY,
+                                      .local_key = NIC_JOB_LOCAL_KEY,
+                                      .remote_key = NIC_JOB_REMOTE_KEY,
                                       .rights = WEFT__NIC_LOCAL_WRITE | WEFT__NIC_REMOTE_WRITE |
                                                 WEFT__NIC_REMOTE_ATOMIC};
     struct weft__nic_cq_config cq = {

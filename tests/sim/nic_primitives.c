@@ -55,10 +55,8 @@ uint64_t nic_sim_load_acquire(const uint64_t *word, struct weft__sim_place place
 {
     sim_yield();
     acquire(word, place);
-    const int is_done = word == &nic_job_state.queue.done;
-    if (is_done && plant() == NIC_PLANT_NO_ROOM && nic_job_state.queue.reserved > *word)
-        return nic_job_state.queue.reserved;
-    return is_done && plant() == NIC_PLANT_COUNT_OF_16 ? *word & 0xffff : *word;
+    return word == &nic_job_state.queue.done && plant() == NIC_PLANT_COUNT_OF_16 ? *word & 0xffff
+                                                                                 : *word;
 }
 
 uint32_t nic_sim_load_tail(const uint32_t *word, struct weft__sim_place place)
@@ -133,8 +131,6 @@ void nic_sim_raise(uint64_t *word, uint64_t value, struct weft__sim_place place)
     sim_yield();
     if (*word >= value && plant() != NIC_PLANT_DONE_BACK)
         return;
-    if (*word > value)
-        nic_complain("what is done falls back to", value);
     if (sim_site_pass(place, SIM_SITE_RELEASE)) {
         sim_clock_join(nic_clock_of(word), &sim_current()->fenced);
     } else {
@@ -224,5 +220,7 @@ enum wp_status nic_sim_pause(struct wp_nic_wait *wait, const struct weft__nic_qu
     struct watch watch = {wait, queue};
     const int has_news = sim_wait_until(has_changed, &watch, wait->timeout_ms);
     wait->seen = look_at(queue);
+    if (!has_news && wait->on_deadline != NULL)
+        wait->on_deadline();
     return has_news ? WP_STATUS_OK : WP_STATUS_FAILED;
 }

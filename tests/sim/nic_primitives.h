@@ -9,6 +9,8 @@
 
 struct wp_nic_wait {
     int64_t timeout_ms; /* of virtual time; INT64_MAX: none */
+    int is_over;
+    void (*on_deadline)(void); /* NULL, or what happens before the waiter goes on */
     struct nic_sim_seen {
         uint64_t ready, done, failure;
         uint32_t tail;
@@ -30,7 +32,10 @@ void nic_sim_fence(struct weft__sim_place place);
 void nic_sim_ring(uint64_t *doorbell, uint64_t value);
 enum wp_status nic_sim_pause(struct wp_nic_wait *wait, const struct weft__nic_queue *queue);
 
-#define wp_nic_load(word)                         nic_sim_load(word)
+#define wp_nic_load(word) nic_sim_load(word)
+/* The sim's loads keep their order, so that there is nothing to weaken. An acquire here could stand
+ * in for that of who waits. */
+#define wp_nic_load_before(word)                  nic_sim_load(word)
 #define wp_nic_load_body(word)                    nic_sim_load_body(word)
 #define wp_nic_load_acquire(word)                 nic_sim_load_acquire(word, WEFT__SIM_HERE)
 #define wp_nic_load_tail_acquire(word)            nic_sim_load_tail(word, WEFT__SIM_HERE)

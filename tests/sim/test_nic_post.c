@@ -7,7 +7,7 @@
 #include "harness/cmocka.h"
 #include "nic_job.h"
 
-enum { NUM_SEEDS = 4000, NUM_SEEDS_OF_TROUBLE = 1000, NUM_SEEDS_WEAKENED = 50000, NUM_SITES = 8 };
+enum { NUM_SEEDS = 4000, NUM_SEEDS_OF_TROUBLE = 1000, NUM_SEEDS_WEAKENED = 50000, NUM_SITES = 7 };
 
 static struct weft__sim_result result; /* large */
 
@@ -39,7 +39,7 @@ TEST(a_dead_peer_ends_all_waits)
 {
     expect_nothing((struct nic_job){.weakened_site = WEFT__SIM_NO_SITE, .trouble = NIC_DEAD_PEER},
                    NUM_SEEDS_OF_TROUBLE);
-    assert_true(nic_job_counts.num_failures > 0);
+    assert_true(nic_job_counts.num_causes > 0 && nic_job_counts.num_flushes > 0);
 }
 
 TEST(a_nic_that_does_nothing_ends_all_waits)

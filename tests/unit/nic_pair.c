@@ -202,7 +202,7 @@ struct weft__nic_unit *nic_pair_unit(struct nic_pair *pair, int side, int queue,
 void nic_pair_write(struct nic_pair *pair, int side, int queue,
                     const struct weft__nic_request *request)
 {
-    weft__nic_encode(request, nic_pair_unit(pair, side, queue, request->index));
+    (void)weft__nic_encode(request, nic_pair_unit(pair, side, queue, request->index));
     pair->sides[side].num_posted[queue] = request->index + 1;
 }
 
@@ -255,7 +255,6 @@ int nic_pair_poll(struct nic_pair *pair, int side_idx, int cq, struct weft__nic_
     *cqe = weft__nic_decode_cqe(entry);
     memset(entry, 0x5a, WEFT__NIC_CQE_TAIL_WORD * sizeof(uint32_t));
     side->num_taken[cq]++;
-    if (!pair->config.says_nothing_read)
-        side->cq_records[cq][0] = weft__nic_be32((uint32_t)(side->num_taken[cq] & 0xffffff));
+    side->cq_records[cq][0] = weft__nic_be32((uint32_t)(side->num_taken[cq] & 0xffffff));
     return 1;
 }

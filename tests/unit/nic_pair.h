@@ -28,9 +28,8 @@ struct nic_pair_config {
     enum weft__nic_fault fault;
     enum weft__nic_cq_kind cq_kind;
     enum weft__nic_last last;
-    int num_cqs;           /* of a side: 1, which its queues share, or NIC_PAIR_QUEUES */
-    int says_nothing_read; /* the consumer's record stays 0 */
-    uint32_t wire_delay;   /* the wire moves once in so many steps; 0: as often as models do */
+    int num_cqs;         /* of a side: 1, which its queues share, or NIC_PAIR_QUEUES */
+    uint32_t wire_delay; /* the wire moves once in so many steps; 0: as often as models do */
 };
 
 struct nic_side {

@@ -2,7 +2,7 @@
 #include "nic_traffic.h"
 
 enum {
-    NUM_SLOTS = 64,
+    NUM_SLOTS = 96,
     SLOT_BYTES = 640,
     WORD_PLACE = NIC_TRAFFIC_MEMORY - 64, /* of the word that is added to */
     RECENT = 8                            /* how far back a READ looks for a write */
@@ -92,7 +92,10 @@ static void post(const struct nic_traffic *traffic, const struct nic_message *me
 static void post_nothing(struct nic_traffic *traffic, enum weft__nic_opcode opcode,
                          uint32_t num_bytes)
 {
-    post(traffic, next_message(traffic, opcode, num_bytes));
+    struct nic_message *message = next_message(traffic, opcode, num_bytes);
+    if (opcode == WEFT__NIC_DUMP)
+        message->request.fence = WEFT__NIC_FENCE;
+    post(traffic, message);
 }
 
 static void post_write(struct nic_traffic *traffic, enum weft__nic_completion completion)

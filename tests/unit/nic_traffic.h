@@ -9,7 +9,7 @@
 enum {
     NIC_TRAFFIC_MEMORY = 1 << 16, /* bytes of each of the two memories */
     NIC_TRAFFIC_MESSAGES = 128,   /* that are remembered */
-    NIC_TRAFFIC_MAX_DEPTH = 32,   /* so that nobody reads a slot that is used again */
+    NIC_TRAFFIC_MAX_DEPTH = 64,   /* so that nobody reads a slot that is used again */
     NIC_TRAFFIC_MAX_BYTES = 600,
     NIC_TRAFFIC_SMALL_GROUP = 3, /* requests that are posted at a time, at most */
     NIC_TRAFFIC_LARGE_GROUP = 20 /* with a depth above it */

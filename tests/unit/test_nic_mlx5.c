@@ -85,7 +85,7 @@ static void compare(const struct weft__nic_request *request, const struct weft__
     const void *theirs = (const char *)device.raw_qp.sq.buf +
                          request->index % device.raw_qp.sq.wqe_cnt * WEFT__NIC_UNIT_BYTES;
     const uint32_t *record = device.raw_qp.dbrec + WEFT__NIC_RECORD_SEND_WORD;
-    weft__nic_encode(request, &ours);
+    (void)weft__nic_encode(request, &ours);
     /* The operand that a fetch-add does not have: we write 0, the library leaves what was there. */
     if (request->opcode == WEFT__NIC_FETCH_ADD) {
         assert_int_equal(weft__nic_get64(ours.words + OPERAND_WORD), 0);

@@ -16,7 +16,7 @@ static struct {
     uint64_t last_segment, last_source, rung; /* `rung`: index behind the last doorbell */
     /* The model was seen to do this, as it may. */
     uint64_t num_early_writes, num_passed_reads, num_reads_at_once, num_segments_back, num_jumps,
-        num_sources_twice, num_early_units;
+        num_sources_twice, num_early_units, num_full_windows;
 } job; /* large */
 
 static void post(void *context, const struct weft__nic_request *request)
@@ -57,7 +57,8 @@ static void poll_collapsed(void)
 {
     const struct weft__nic_tail tail =
         weft__nic_decode_tail(job.pair.sides[0].cqes[0][0].words[WEFT__NIC_CQE_TAIL_WORD]);
-    const uint64_t end = weft__nic_count_done(job.traffic.done, tail.counter);
+    const uint64_t end =
+        weft__nic_count_done(job.traffic.done, tail.counter, job.pair.config.depth);
     if (tail.opcode == WEFT__NIC_CQE_INVALID || end == job.traffic.done)
         return;
     if (tail.opcode != WEFT__NIC_CQE_REQUEST || end > job.traffic.posted ||
@@ -140,8 +141,10 @@ static void wait_for(uint64_t end)
 
 static void ring(void)
 {
+    enum { WINDOW = 32 }; /* of units that a model fetches ahead */
     nic_pair_ring(&job.pair, 0, 0);
     job.rung = job.traffic.posted;
+    job.num_full_windows += job.rung - job.traffic.done > WINDOW;
 }
 
 /* Rings now, or for several groups at once; the record may be seen before the doorbell. */
@@ -167,10 +170,11 @@ static void start(uint64_t seed, enum weft__nic_fault fault)
 {
     enum { SLOW_WIRE = 40 };
     static const uint64_t firsts[] = {0, 0xfff0, 0xfffffffd};
+    static const uint32_t depths[] = {8, 32, NIC_TRAFFIC_MAX_DEPTH};
     const uint64_t drawn = rng_hash(seed);
     const struct nic_pair_config config = {.seed = seed,
                                            .first = firsts[drawn % 3],
-                                           .depth = drawn >> 8 & 1 ? 8 : NIC_TRAFFIC_MAX_DEPTH,
+                                           .depth = depths[(drawn >> 16) % 3],
                                            .cq_kind = drawn >> 9 & 1 ? WEFT__NIC_CQ_RING
                                                                      : WEFT__NIC_CQ_COLLAPSED,
                                            .wire_delay = drawn >> 10 & 1 ? SLOW_WIRE : 0,
@@ -239,7 +243,8 @@ TEST(the_model_keeps_its_promises)
         (int)job.num_early_units, (int)job.num_sources_twice, (int)job.num_jumps,
         (int)job.num_reads_at_once);
     assert_true(job.num_early_writes > 0 && job.num_passed_reads > 0 && job.num_segments_back > 0 &&
-                job.num_early_units > 0 && job.num_sources_twice > 0 && job.num_jumps > 0);
+                job.num_early_units > 0 && job.num_sources_twice > 0 && job.num_jumps > 0 &&
+                job.num_full_windows > 0);
     assert_int_equal(job.num_reads_at_once, WEFT__NIC_MAX_READS);
 }
 

@@ -281,6 +281,28 @@ TEST(a_failed_queue_is_a_dead_peer)
     nic_pair_close(&pair);
 }
 
+/* A target that refuses a request fails with it; one without a receive goes on. */
+TEST(a_refusal_fails_the_queue_of_the_target)
+{
+    for (int i = 0; i < NUM_BADS; i++) {
+        struct weft__nic_cqe cqe;
+        struct weft__nic_tail tail;
+        const uint32_t refused = bads[i].syndrome;
+        nic_pair_open(&pair, &(struct nic_pair_config){.depth = DEPTH});
+        post_bad(&bads[i]);
+        nic_pair_ring(&pair, 0, 0);
+        nic_pair_settle(&pair);
+        const struct weft__nic_request request =
+            nic_pair_request(&pair, 1, 0, WEFT__NIC_NOP, 0, 0, 0);
+        nic_pair_write(&pair, 1, 0, &request);
+        nic_pair_ring(&pair, 1, 0);
+        nic_pair_settle(&pair);
+        assert_int_equal(nic_pair_poll(&pair, 1, 0, &cqe, &tail), 1);
+        assert_int_equal(cqe.syndrome, refused == 0x12 || refused == 0x13 ? WEFT__NIC_FLUSHED : 0);
+        nic_pair_close(&pair);
+    }
+}
+
 /* As many completions as entries are no overrun; one more is. */
 TEST(a_full_ring_is_not_overrun)
 {

@@ -62,7 +62,7 @@ TEST(entries_have_the_bytes_of_libmlx5)
     for (size_t i = 0; i < sizeof goldens / sizeof *goldens; i++) {
         struct weft__nic_unit unit;
         memset(&unit, 0xa5, sizeof unit);
-        weft__nic_encode(&goldens[i].request, &unit);
+        (void)weft__nic_encode(&goldens[i].request, &unit);
         for (int k = 0; k < 16; k++) /* what the NIC does not read is left alone */
             assert_int_equal(weft__nic_be32(unit.words[k]),
                              k < goldens[i].num_words ? goldens[i].words[k] : 0xa5a5a5a5);
@@ -103,8 +103,9 @@ TEST(fields_come_back)
     for (uint64_t i = 0; i < NUM_REQUESTS; i++) {
         const struct weft__nic_request request = draw(i * 16);
         struct weft__nic_unit unit;
-        weft__nic_encode(&request, &unit);
+        const uint32_t num_segments = weft__nic_encode(&request, &unit);
         const struct weft__nic_control control = weft__nic_decode_control(unit.words);
+        assert_int_equal(control.num_segments, num_segments);
         assert_int_equal(control.opcode, request.opcode);
         assert_int_equal(control.index, request.index & 0xffff);
         assert_int_equal(control.qp, request.qp);
@@ -175,12 +176,16 @@ TEST(completions_are_new_once)
 TEST(counters_of_sixteen_bits_count_on)
 {
     static const uint64_t starts[] = {0, 0xfffe, 0x10000, 0xfffffffd, 0x100000000, 0x17fff7fff};
-    assert_int_equal(weft__nic_count_done(0, 0xffff), 0);
+    enum { DEPTH = 8 };
+    assert_int_equal(weft__nic_count_done(0, 0xffff, WEFT__NIC_MAX_DEPTH), 0);
+    assert_int_equal(weft__nic_count_done(77, 77 + DEPTH - 1, DEPTH), 77 + DEPTH);
+    assert_int_equal(weft__nic_count_done(77, 77 + DEPTH, DEPTH), 77); /* never under way */
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         for (uint64_t done = starts[i]; done < starts[i] + 8; done++)
             for (uint64_t index = done > WEFT__NIC_MAX_DEPTH ? done - WEFT__NIC_MAX_DEPTH : 0;
                  index < done + WEFT__NIC_MAX_DEPTH; index++) {
-                const uint64_t count = weft__nic_count_done(done, (uint32_t)(index & 0xffff));
+                const uint64_t count =
+                    weft__nic_count_done(done, (uint32_t)(index & 0xffff), WEFT__NIC_MAX_DEPTH);
                 if (count != (index < done ? done : index + 1))
                     fail_msg("%llu done, index %llu: %llu", (unsigned long long)done,
                              (unsigned long long)index, (unsigned long long)count);

@@ -31,16 +31,13 @@ void weft__nic_model_destroy(struct weft__nic_model *model)
     free(model);
 }
 
-/* Makes room for one element more, and counts it. */
-static void *grow(void **array, uint32_t *num_elements, size_t element_bytes)
+/* Returns the array with room for one element more. */
+static void *grow(void *array, uint32_t num_elements, size_t element_bytes)
 {
-    char *longer = realloc(*array, (*num_elements + 1) * element_bytes);
-    if (longer == NULL) {
+    void *longer = realloc(array, (num_elements + 1) * element_bytes);
+    if (longer == NULL)
         (void)weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an object of a model of a NIC");
-        return NULL;
-    }
-    *array = longer;
-    return longer + (*num_elements)++ * element_bytes;
+    return longer;
 }
 
 weft_result weft__nic_model_add_region(struct weft__nic_model *model,
@@ -54,11 +51,11 @@ weft_result weft__nic_model_add_region(struct weft__nic_model *model,
     if (region->kind >= WEFT__NIC_NUM_KINDS)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "kind of memory is %u, not 0..%d",
                            region->kind, WEFT__NIC_NUM_KINDS - 1);
-    struct weft__nic_region *added =
-        grow((void **)&model->regions, &model->num_regions, sizeof *added);
-    if (added == NULL)
+    struct weft__nic_region *longer = grow(model->regions, model->num_regions, sizeof *longer);
+    if (longer == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
-    *added = *region;
+    model->regions = longer;
+    longer[model->num_regions++] = *region;
     return WEFT_OK;
 }
 
@@ -93,13 +90,14 @@ weft_result weft__nic_model_add_cq(struct weft__nic_model *model,
     if (!is_power_of_two(config->num_entries))
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "num_entries is %u, not a power of two",
                            config->num_entries);
-    struct nic_cq *added = grow((void **)&model->cqs, &model->num_cqs, sizeof *added);
-    if (added == NULL)
+    struct nic_cq *longer = grow(model->cqs, model->num_cqs, sizeof *longer);
+    if (longer == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
-    *added = (struct nic_cq){.config = *config};
+    model->cqs = longer;
+    *cq_idx = model->num_cqs++;
+    longer[*cq_idx] = (struct nic_cq){.config = *config};
     for (uint32_t i = 0; i < config->num_entries; i++)
         check_first_cqe(model, config, i);
-    *cq_idx = model->num_cqs - 1;
     return WEFT_OK;
 }
 
@@ -146,10 +144,10 @@ weft_result weft__nic_model_add_queue(struct weft__nic_model *model,
     WEFT__TRY(check_queue(model, config));
     struct nic_queue *queue = calloc(1, sizeof *queue);
     uint8_t *ends_ring = calloc(config->depth, sizeof *ends_ring);
-    struct nic_queue **added = NULL;
+    struct nic_queue **longer = NULL;
     if (queue != NULL && ends_ring != NULL)
-        added = grow((void **)&model->queues, &model->num_queues, sizeof *added);
-    if (added == NULL) {
+        longer = grow(model->queues, model->num_queues, sizeof *longer);
+    if (longer == NULL) {
         free(ends_ring);
         free(queue);
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a queue of %u units",
@@ -157,11 +155,12 @@ weft_result weft__nic_model_add_queue(struct weft__nic_model *model,
     }
     queue->config = *config;
     queue->ends_ring = ends_ring;
-    queue->announced = queue->started = queue->done = config->first;
-    queue->first_error = UINT64_MAX;
+    queue->announced = queue->started = queue->done = queue->told = config->first;
+    queue->first_error = queue->refused_record = UINT64_MAX;
     for (int kind = 0; kind < WEFT__NIC_NUM_KINDS; kind++)
         queue->unflushed[kind] = UINT64_MAX;
-    *added = queue;
+    model->queues = longer;
+    longer[model->num_queues++] = queue;
     check_first_record(model, queue);
     return WEFT_OK;
 }

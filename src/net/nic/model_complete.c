@@ -31,17 +31,18 @@ static int can_open(const struct weft__nic_model *model, const struct nic_queue 
     return !queue->completion.is_open && !cq_of(model, queue)->is_open;
 }
 
-static void store_body(const struct weft__nic_model *model, const struct nic_queue *queue)
+static void store_body(const struct weft__nic_model *model, struct nic_queue *queue)
 {
     nic_store(model, WEFT__NIC_STORE_CQE, queue->completion.address, &queue->completion.cqe,
               WEFT__NIC_CQE_TAIL_WORD * sizeof(uint32_t));
 }
 
-static void store_tail(const struct weft__nic_model *model, const struct nic_queue *queue)
+static void store_tail(const struct weft__nic_model *model, struct nic_queue *queue)
 {
     nic_store(model, WEFT__NIC_STORE_TAIL,
               queue->completion.address + WEFT__NIC_CQE_TAIL_WORD * sizeof(uint32_t),
               queue->completion.cqe.words + WEFT__NIC_CQE_TAIL_WORD, sizeof(uint32_t));
+    queue->told = queue->completion.end;
 }
 
 static struct weft__nic_tail tail_of(const struct weft__nic_model *model,
@@ -77,6 +78,7 @@ static void open_completion(struct weft__nic_model *model, struct nic_queue *que
     weft__nic_encode_cqe(&cqe, &queue->completion.cqe);
     queue->completion.cqe.words[WEFT__NIC_CQE_TAIL_WORD] = weft__nic_encode_tail(&tail);
     queue->completion.address = cq->config.entries + at * WEFT__NIC_UNIT_BYTES;
+    queue->completion.end = queue->done + 1;
     queue->completion.is_open = 1;
     cq->is_open = cq->config.kind == WEFT__NIC_CQ_COLLAPSED;
     cq->num_produced++;

@@ -49,7 +49,7 @@ static void load_record(struct weft__nic_model *model, struct nic_queue *queue)
              queue->config.record + WEFT__NIC_RECORD_SEND_WORD * sizeof word, sizeof word);
     const uint32_t record = weft__nic_be32(word);
     const uint32_t ahead = (record - (uint32_t)(queue->announced & 0xffff)) & 0xffff;
-    const uint64_t last = queue->done + queue->config.depth;
+    const uint64_t last = queue->told + queue->config.depth;
     enum weft__nic_rule rule = WEFT__NIC_FINE;
     uint64_t allowed = 0;
     if (record >> 16 != 0) {
@@ -66,7 +66,7 @@ static void load_record(struct weft__nic_model *model, struct nic_queue *queue)
         queue->refused_record = word;
         return;
     }
-    queue->refused_record = 0;
+    queue->refused_record = UINT64_MAX;
     if (ahead == 0)
         return;
     queue->announced += ahead;
@@ -119,7 +119,8 @@ int weft__nic_fetch(struct weft__nic_model *model, struct nic_queue *queue)
         fetch_segment(model, queue, index, at % NIC_SEGMENTS);
         return 1;
     }
-    if (num_units == num_announced || queue->has_failed)
-        queue->is_awake = nic_draw(model, 2) != 0;
+    if (num_units < num_announced && !queue->has_failed)
+        return 0; /* until one of the window is done */
+    queue->is_awake = nic_draw(model, 2) != 0;
     return 1;
 }

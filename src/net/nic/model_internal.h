@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The model's files share this. A queue's counts, each 64 bits:
  *
- *     done <= started <= announced <= done + depth
+ *     told <= done <= started <= announced <= told + depth
  *
  * Units from `done` on, at most NIC_WINDOW of them, have an entry: what was fetched of a unit,
  * and how far its request is. */
@@ -49,17 +49,25 @@ struct nic_cq {
 struct nic_queue {
     struct weft__nic_queue_config config;
     uint64_t announced, started, done;
+    uint64_t told;     /* how many are done, as far as CQEs say */
     uint64_t doorbell; /* the last one */
     int is_rung, is_awake, has_failed;
-    uint64_t first_error; /* index; nothing behind it starts or is sent */
-    uint32_t refused_record, num_reads;
+    uint64_t first_error;    /* index; nothing behind it starts or is sent */
+    uint64_t refused_record; /* the word, or UINT64_MAX */
+    uint32_t num_reads;
+    /* The peer's request that was refused; `index` is of the peer's queue. */
+    struct nic_refusal {
+        uint64_t index;
+        enum weft__nic_syndrome syndrome; /* WEFT__NIC_NO_SYNDROME: none was */
+        uint32_t vendor_syndrome;
+    } refusal;
     uint8_t *ends_ring; /* of each place: a record that was seen ends with it */
     struct nic_entry entries[NIC_WINDOW];
     /* The oldest write to each kind of memory that no READ has flushed, made by the peer. */
     uint64_t unflushed[WEFT__NIC_NUM_KINDS];
     struct {
         int is_open;
-        uint64_t address;
+        uint64_t address, end; /* `end`: it tells that the units before are done */
         struct weft__nic_unit cqe;
     } completion;
 };

@@ -92,6 +92,26 @@ static void execute(struct weft__nic_model *model, struct nic_queue *queue,
     }
 }
 
+/* A NIC that refuses a request fails the queue that got it. It goes on with requests that were sent
+ * before: on a real wire they have come before. A target without a receive goes on, too: the
+ * initiator tries again. */
+static void refuse(struct weft__nic_model *model, struct nic_queue *queue,
+                   struct weft__nic_finding finding)
+{
+    const enum weft__nic_syndrome syndrome = weft__nic_rule_syndrome(finding.rule);
+    weft__nic_tell(model, queue, finding);
+    queue->refusal = (struct nic_refusal){finding.index, syndrome, finding.rule};
+    queue->has_failed |= syndrome != WEFT__NIC_RECEIVER_RETRIES;
+}
+
+/* Whether the queue says nothing, until the initiator gives up. */
+static int is_silent(const struct nic_queue *queue, uint64_t index)
+{
+    const struct nic_refusal *refusal = &queue->refusal;
+    return queue->has_failed &&
+           (refusal->syndrome == WEFT__NIC_NO_SYNDROME || index > refusal->index);
+}
+
 void weft__nic_model_respond(struct weft__nic_model *model, const struct weft__nic_packet *packet,
                              struct weft__nic_answer *answer)
 {
@@ -100,15 +120,20 @@ void weft__nic_model_respond(struct weft__nic_model *model, const struct weft__n
     answer->num_bytes = 0;
     answer->vendor_syndrome = 0;
     answer->syndrome = WEFT__NIC_RETRIES;
-    if (queue == NULL || queue->has_failed)
-        return; /* a NIC says nothing, until the initiator gives up */
+    if (queue == NULL || is_silent(queue, packet->ticket.index))
+        return;
+    if (queue->refusal.syndrome != WEFT__NIC_NO_SYNDROME &&
+        queue->refusal.index == packet->ticket.index) { /* another piece of the same request */
+        answer->syndrome = queue->refusal.syndrome;
+        answer->vendor_syndrome = queue->refusal.vendor_syndrome;
+        return;
+    }
     const struct weft__nic_region *region = find_region(model, packet->remote_key);
     const struct weft__nic_finding finding = check(region, packet);
     answer->syndrome = weft__nic_rule_syndrome(finding.rule);
-    if (finding.rule == WEFT__NIC_FINE) {
-        execute(model, queue, packet, region->kind, answer);
-        return;
-    }
     answer->vendor_syndrome = finding.rule;
-    weft__nic_tell(model, queue, finding);
+    if (finding.rule == WEFT__NIC_FINE)
+        execute(model, queue, packet, region->kind, answer);
+    else
+        refuse(model, queue, finding);
 }

@@ -48,8 +48,9 @@ enum weft__nic_rule {
     WEFT__NIC_RULE_RECORD_BACK,
     WEFT__NIC_RULE_RECORD_PASSES,
     WEFT__NIC_RULE_FIRST_RECORD,
-    /* A request is under way meanwhile. */
+    /* Entries of queues, and when they are written. */
     WEFT__NIC_RULE_LAST_SILENT,
+    WEFT__NIC_RULE_DUMP_EARLY,
     WEFT__NIC_RULE_UNIT_CHANGED,
     WEFT__NIC_RULE_SOURCE_CHANGED,
     WEFT__NIC_RULE_CQ_OVERRUN,

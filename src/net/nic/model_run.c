@@ -36,12 +36,23 @@ static void check_entry(struct weft__nic_model *model, struct nic_queue *queue, 
 static int may_start(const struct weft__nic_model *model, const struct nic_queue *queue,
                      const struct nic_entry *entry)
 {
-    const int is_fenced = entry->command.control.fence == WEFT__NIC_FENCE ||
-                          entry->command.control.opcode == WEFT__NIC_DUMP;
+    const int is_fenced = entry->command.control.fence == WEFT__NIC_FENCE;
     if (is_fenced && queue->num_reads > 0 && model->config.fault != WEFT__NIC_FAULT_IGNORES_FENCE)
         return 0;
     return !nic_is_ordered(entry) || queue->num_reads < WEFT__NIC_MAX_READS ||
            model->config.fault == WEFT__NIC_FAULT_ANY_NUMBER_OF_READS;
+}
+
+/* Without a fence it does not see what they bring. */
+static void check_dump(const struct weft__nic_model *model, const struct nic_queue *queue,
+                       const struct nic_entry *entry)
+{
+    if (entry->command.control.opcode == WEFT__NIC_DUMP &&
+        entry->command.control.fence == WEFT__NIC_NO_FENCE && queue->num_reads > 0)
+        weft__nic_tell(model, queue,
+                       (struct weft__nic_finding){.rule = WEFT__NIC_RULE_DUMP_EARLY,
+                                                  .index = queue->started,
+                                                  .value = queue->num_reads});
 }
 
 int weft__nic_start(struct weft__nic_model *model, struct nic_queue *queue)
@@ -57,6 +68,7 @@ int weft__nic_start(struct weft__nic_model *model, struct nic_queue *queue)
     }
     if (!may_start(model, queue, entry))
         return 0;
+    check_dump(model, queue, entry);
     enum { LOG2_LEAST_PIECE = 3, NUM_SIZES = 6 }; /* 8 to 256 bytes */
     entry->state = NIC_STARTED;
     entry->piece_bytes = 1u << (LOG2_LEAST_PIECE + nic_draw(model, NUM_SIZES));

@@ -11,7 +11,7 @@ struct weft__nic_queue {
     uint64_t *doorbell;             /* in the NIC's registers */
     struct weft__nic_unit *cqe;     /* the one entry; 0xff everywhere at first */
     uint32_t qp, depth;             /* a power of two, up to WEFT__NIC_MAX_DEPTH */
-    uint32_t batch;                 /* at most so many units wait for the next doorbell */
+    uint32_t batch;                 /* a power of two: fewer units wait for the next doorbell */
     uint64_t reserved, ready, done; /* counts of units: equal at first */
     uint64_t failure;               /* 0, or WEFT__NIC_QUEUE_FAILED and the syndrome */
 };
@@ -19,9 +19,9 @@ struct weft__nic_queue {
 /* Whoever gave up at a deadline has no syndrome. */
 #define WEFT__NIC_QUEUE_FAILED ((uint64_t)1 << 63)
 
-/* A group's units are posted together. With larger groups those who wait for room could wait for
- * units that nobody has rung for. */
+/* A group's units are posted together. batch - 1 units may be published that nobody has rung for:
+ * their room is not to be waited for. */
 WEFT__NIC_FN uint32_t weft__nic_max_group(const struct weft__nic_queue *queue)
 {
-    return (queue->depth - queue->batch) / 2;
+    return queue->depth - queue->batch + 1;
 }

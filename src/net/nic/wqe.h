@@ -40,7 +40,8 @@ enum weft__nic_opcode {
     WEFT__NIC_WRITE_IMMEDIATE = 0x09,
     WEFT__NIC_READ = 0x10,
     WEFT__NIC_FETCH_ADD = 0x12, /* of 8 bytes; the value before goes to local memory */
-    WEFT__NIC_DUMP = 0x23 /* reads local memory: what a READ brought is visible before its CQE */
+    WEFT__NIC_DUMP = 0x23 /* reads local memory: with a fence, what READs before it have brought is
+                           * visible before its CQE */
 };
 
 /* When the WQE makes a CQE. One that fails makes a CQE always. */
@@ -123,12 +124,13 @@ WEFT__NIC_FN uint32_t weft__nic_put_data(const struct weft__nic_request *request
     return 1;
 }
 
-/* Words of the unit behind the last segment stay as they are: the NIC does not read them. */
-WEFT__NIC_FN void weft__nic_encode(const struct weft__nic_request *request,
-                                   struct weft__nic_unit *unit)
+/* Returns the number of segments. Words of the unit behind them stay as they are: the NIC does not
+ * read them. */
+WEFT__NIC_FN uint32_t weft__nic_encode(const struct weft__nic_request *request,
+                                       struct weft__nic_unit *unit)
 {
     uint32_t *words = unit->words;
-    size_t num_segments = 1;
+    uint32_t num_segments = 1;
     if (weft__nic_has_remote(request->opcode)) {
         weft__nic_put64(words + WEFT__NIC_REMOTE, request->remote_address);
         words[WEFT__NIC_REMOTE + 2] = weft__nic_be32(request->remote_key);
@@ -143,10 +145,11 @@ WEFT__NIC_FN void weft__nic_encode(const struct weft__nic_request *request,
     if (request->opcode != WEFT__NIC_NOP)
         num_segments += weft__nic_put_data(request, words + num_segments * WEFT__NIC_SEGMENT_WORDS);
     words[0] = weft__nic_be32((uint32_t)(request->index & 0xffff) << 8 | (uint32_t)request->opcode);
-    words[1] = weft__nic_be32(request->qp << 8 | (uint32_t)num_segments);
+    words[1] = weft__nic_be32(request->qp << 8 | num_segments);
     words[2] = weft__nic_be32((uint32_t)request->fence << 5 | (uint32_t)request->completion << 2);
     words[3] =
         request->opcode == WEFT__NIC_WRITE_IMMEDIATE ? weft__nic_be32(request->immediate) : 0;
+    return num_segments;
 }
 
 /* A control segment, field by field: nothing says that it makes sense. */
@@ -278,13 +281,13 @@ WEFT__NIC_FN int weft__nic_tail_is_new(const struct weft__nic_tail *tail, uint64
            tail->owner == (consumer / num_entries % 2 != 0 ? 1u : 0u);
 }
 
-/* Returns how many units are done, if `done` were and the one with this counter is. At most half
- * of 65536 units are under way, so a counter from further back is an old one. The counter 0xffff
- * of a queue without any CQE is old, too. */
-WEFT__NIC_FN uint64_t weft__nic_count_done(uint64_t done, uint32_t counter)
+/* Returns how many units are done, if `done` were and the one with this counter is. At most `depth`
+ * units are under way, so any other counter is an old one. Look at the opcode first: the counter
+ * of a queue without any CQE may look new. */
+WEFT__NIC_FN uint64_t weft__nic_count_done(uint64_t done, uint32_t counter, uint32_t depth)
 {
     const uint32_t ahead = (counter - (uint32_t)(done & 0xffff)) & 0xffff;
-    return ahead < WEFT__NIC_MAX_DEPTH ? done + ahead + 1 : done;
+    return ahead < depth ? done + ahead + 1 : done;
 }
 
 /* The rest of a CQE. */
