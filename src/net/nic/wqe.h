@@ -130,7 +130,7 @@ WEFT__NIC_FN uint32_t weft__nic_encode(const struct weft__nic_request *request,
                                        struct weft__nic_unit *unit)
 {
     uint32_t *words = unit->words;
-    uint32_t num_segments = 1;
+    size_t num_segments = 1;
     if (weft__nic_has_remote(request->opcode)) {
         weft__nic_put64(words + WEFT__NIC_REMOTE, request->remote_address);
         words[WEFT__NIC_REMOTE + 2] = weft__nic_be32(request->remote_key);
@@ -145,11 +145,11 @@ WEFT__NIC_FN uint32_t weft__nic_encode(const struct weft__nic_request *request,
     if (request->opcode != WEFT__NIC_NOP)
         num_segments += weft__nic_put_data(request, words + num_segments * WEFT__NIC_SEGMENT_WORDS);
     words[0] = weft__nic_be32((uint32_t)(request->index & 0xffff) << 8 | (uint32_t)request->opcode);
-    words[1] = weft__nic_be32(request->qp << 8 | num_segments);
+    words[1] = weft__nic_be32(request->qp << 8 | (uint32_t)num_segments);
     words[2] = weft__nic_be32((uint32_t)request->fence << 5 | (uint32_t)request->completion << 2);
     words[3] =
         request->opcode == WEFT__NIC_WRITE_IMMEDIATE ? weft__nic_be32(request->immediate) : 0;
-    return num_segments;
+    return (uint32_t)num_segments;
 }
 
 /* A control segment, field by field: nothing says that it makes sense. */
