@@ -13,8 +13,8 @@ static weft_result check_multiple(int32_t value, const char *name, int32_t divis
 {
     if (value % divisor == 0)
         return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %d, must be a multiple of %s = %d", name,
-                       value, divisor_name, divisor);
+    return weft__invalid("%s is %d, must be a multiple of %s = %d", name, value, divisor_name,
+                         divisor);
 }
 
 static weft_result read_config(const weft_balance_config *given, weft_balance_config *config)
@@ -50,10 +50,9 @@ static weft_result create_work(const weft_balance_config *config, int32_t num_gr
                                           .num_ranks = config->num_ranks,
                                           .mode = config->mode};
     *work = weft__balance_work_create(&balance, use);
-    return *work != NULL
-               ? WEFT_OK
-               : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to place %d replicas on %d ranks",
-                             config->num_replicas, config->num_ranks);
+    WEFT__CHECK_MEMORY(*work, "no memory to place %d replicas on %d ranks", config->num_replicas,
+                       config->num_ranks);
+    return WEFT_OK;
 }
 
 /* ---------------------------------------------------------------- placements */
@@ -64,10 +63,9 @@ static weft_result check_loads(const weft_balance_config *config, const float *l
     WEFT__TRY(weft__check_array(loads, num_loads, "loads"));
     for (int64_t i = 0; i < num_loads; i++)
         if (!isfinite(loads[i]) || loads[i] < 0)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "loads[%lld][%lld] is %g, must be finite and not negative",
-                               (long long)(i / config->num_experts),
-                               (long long)(i % config->num_experts), (double)loads[i]);
+            return weft__invalid("loads[%lld][%lld] is %g, must be finite and not negative",
+                                 (long long)(i / config->num_experts),
+                                 (long long)(i % config->num_experts), (double)loads[i]);
     return WEFT_OK;
 }
 
@@ -100,15 +98,14 @@ static weft_result check_layer(const weft_balance_config *config, const int32_t 
     memset(num_copies, 0, (size_t)config->num_experts * sizeof(*num_copies));
     for (int32_t i = 0; i < config->num_replicas; i++) {
         if (experts[i] < 0 || experts[i] >= config->num_experts)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s[%d][%d] is %d, allowed are 0..%d",
-                               name, layer, i, experts[i], config->num_experts - 1);
+            return weft__invalid("%s[%d][%d] is %d, allowed are 0..%d", name, layer, i, experts[i],
+                                 config->num_experts - 1);
         num_copies[experts[i]]++;
     }
     for (int32_t expert = 0; expert < config->num_experts; expert++)
         if (num_copies[expert] == 0)
-            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                               "%s[%d] has no replica of expert %d, must have one of each", name,
-                               layer, expert);
+            return weft__invalid("%s[%d] has no replica of expert %d, must have one of each", name,
+                                 layer, expert);
     return WEFT_OK;
 }
 
@@ -117,9 +114,7 @@ static weft_result check_placement(const weft_balance_config *config, int32_t nu
 {
     WEFT__TRY(weft__check_array(experts, num_layers, name));
     int32_t *num_copies = malloc((size_t)config->num_experts * sizeof(*num_copies));
-    if (num_copies == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d experts",
-                           config->num_experts);
+    WEFT__CHECK_MEMORY(num_copies, "no memory for %d experts", config->num_experts);
     weft_result result = WEFT_OK;
     for (int32_t layer = 0; result == WEFT_OK && layer < num_layers; layer++)
         result = check_layer(config, experts + (int64_t)layer * config->num_replicas, name, layer,
@@ -190,8 +185,7 @@ weft_result weft_balance_moves(const weft_balance_config *given, const int32_t *
     WEFT__TRY(WEFT__CHECK_OUTPUTS(weft_expert_move, moves, max_moves, "moves"));
     WEFT__TRY(weft__check_not_null(num_moves, "num_moves"));
     weft_expert_move *found = malloc((size_t)config.num_replicas * sizeof(*found));
-    if (found == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d moves", config.num_replicas);
+    WEFT__CHECK_MEMORY(found, "no memory for %d moves", config.num_replicas);
     const weft_result result =
         create_work(&config, 1, config.num_nodes, WEFT__BALANCE_TO_MOVE, &work);
     for (int32_t layer = 0; result == WEFT_OK && layer < config.num_layers; layer++) {

@@ -18,20 +18,14 @@
 
 /* ---------------------------------------------------------------- packing */
 
-/* Items of equal load stay in their order. */
-static void sort_by_load(const float *loads, int32_t *order, int32_t *scratch, int32_t num_items)
+/* The greatest load first; items of equal load by their number. */
+static int compare_loads(const void *a, const void *b, void *context)
 {
-    if (num_items < 2)
-        return;
-    const int32_t num_left = num_items / 2;
-    sort_by_load(loads, order, scratch, num_left);
-    sort_by_load(loads, order + num_left, scratch, num_items - num_left);
-    memcpy(scratch, order, (size_t)num_items * sizeof(*order));
-    for (int32_t i = 0, left = 0, right = num_left; i < num_items; i++)
-        order[i] =
-            right == num_items || (left < num_left && loads[scratch[left]] >= loads[scratch[right]])
-                ? scratch[left++]
-                : scratch[right++];
+    const float *loads = context;
+    const int32_t item = *(const int32_t *)a, other = *(const int32_t *)b;
+    if (loads[item] != loads[other])
+        return loads[item] > loads[other] ? -1 : 1;
+    return item - other;
 }
 
 /* Two replicas of one expert on a rank are as good as one. */
@@ -72,7 +66,8 @@ static void pack(struct weft__balance_work *work, struct packing *packing)
     }
     /* With one item for each pack, EPLB leaves them in their order. */
     if (packing->pack_items > 1)
-        sort_by_load(packing->loads, work->order, work->scratch, num_items);
+        qsort_r(work->order, (size_t)num_items, sizeof(*work->order), compare_loads,
+                (void *)packing->loads);
     for (int32_t i = 0; i < num_items; i++) {
         const int32_t item = work->order[i];
         const int32_t to =
