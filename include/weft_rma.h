@@ -94,7 +94,7 @@ WEFT_API weft_result weft_rma_add(weft_comm *comm, const weft_rma_args *args, we
 WEFT_API weft_result weft_rma_fetch_add(weft_comm *comm, const weft_rma_args *args,
                                         weft_stream *stream);
 /* Waits until this rank's *word, which changes by the operations above alone, is `value` or more.
- * What comes after on the stream sees all that the adds released. WEFT_ERROR_TIMEOUT names the word
+ * Later operations of the stream see all that the adds released. WEFT_ERROR_TIMEOUT names the word
  * and its value, but no rank, since any may add to it; if a rank dies, WEFT_ERROR_RANK_FAILED names
  * it. */
 WEFT_API weft_result weft_rma_wait_until(weft_comm *comm, const weft_rma_args *args,

@@ -189,7 +189,7 @@ static struct wp_wait_site site_of(const struct packet_call *call, int32_t from)
                                  packets->absent_after_ms};
 }
 
-/* Whether packets may not come: then some are taken when all of them are there. */
+/* 1: some packets may never come. Then they are taken once all of them are there. */
 static int may_be_missing(const struct packet_call *call, const struct wp_packet_progress *progress)
 {
     return progress != NULL && call->packets->absent_after_ms > 0;

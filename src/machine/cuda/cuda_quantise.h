@@ -110,7 +110,7 @@ WP_FN uint32_t weft__cuda_narrow(weft_dtype narrow, float value)
     return narrow == WEFT_INT8 ? weft__cuda_int8_of_float(value) : weft__cuda_fp8_of_float(value);
 }
 
-/* The same of two, side by side. */
+/* Narrows two values: that of `low` is in the low byte. */
 WP_FN uint32_t weft__cuda_narrow_pair(weft_dtype narrow, float low, float high)
 {
     return narrow == WEFT_INT8 ? weft__cuda_int8_of_float(low) | weft__cuda_int8_of_float(high) << 8

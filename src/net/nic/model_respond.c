@@ -104,7 +104,7 @@ static void refuse(struct weft__nic_model *model, struct nic_queue *queue,
     queue->has_failed |= syndrome != WEFT__NIC_RECEIVER_RETRIES;
 }
 
-/* Whether the queue says nothing, until the initiator gives up. */
+/* 1: the queue has failed and does not answer, so that the initiator gives up. */
 static int is_silent(const struct nic_queue *queue, uint64_t index)
 {
     const struct nic_refusal *refusal = &queue->refusal;

@@ -40,8 +40,8 @@ WP_FN int wp_ll_is_summed(const struct wp_low_latency *ll, int32_t rank)
     return wp_ll_is_relayed(ll, rank) && wp_ll_has_node_sums(&ll->plan);
 }
 
-/* Whether a word of the network tells that a rank's payload has come. Else the partner tells of
- * rows. */
+/* 1: a word of the network announces the payload of the rank. 0: it is rows, which the partner
+ * announces. */
 WP_FN int wp_ll_is_put(const struct wp_low_latency *ll, enum wp_ll_payload payload, int32_t rank)
 {
     return wp_ll_is_remote(ll, rank) && !(payload == WP_LL_ROWS && wp_ll_is_relayed(ll, rank));
