@@ -247,6 +247,9 @@ def test_example():
         env=os.environ | {"OMP_NUM_THREADS": "1"})
     losses = [float(loss) for loss in re.findall(r"loss of rank 0 is ([\d.]+)", done.stdout)]
     assert done.returncode == 0 and len(losses) == 2 and losses[1] < losses[0] / 5, done.stderr
-    for counted in re.findall(r"counts: \[(.*)\]", done.stdout):
+    # torchrun runs python -u, which writes a line and its end apart: two ranks can share a line.
+    counts = re.findall(r"rank \d counts: \[([\d, ]*)\]", done.stdout)
+    assert len(counts) == 2, done.stdout
+    for counted in counts:
         numbers = [int(number) for number in counted.split(", ")]
         assert numbers == [(numbers[0] + i) % 64 for i in range(12)]
