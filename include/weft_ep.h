@@ -467,6 +467,22 @@ typedef struct weft_ep_sizes {
 WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *args,
                                          weft_ep_sizes *sizes);
 
+/* [experimental] Stream operation, collective: the weights of experts go from their places in
+ * `from` to those in `to`, two weft_eps of one communicator with the same num_experts. A plane is
+ * one array of weights with row_bytes for each expert, in order of the local experts: src has those
+ * of this rank in `from`, and dst gets those in `to`. Both are heap memory that is at the same
+ * place of every rank's heap, row_bytes may be any number, and the fields behind are 0. An expert
+ * comes from this rank where it is here, else from this node, else over the network; ranks that
+ * have it give it in turn.
+ *
+ * src is only read, so `from` can serve meanwhile on other streams. What ranks wrote to src on
+ * their streams before is what moves. When the operation has finished, all ranks have all weights
+ * in dst: later operations use `to`, and src may be overwritten, perhaps as dst of the next layer.
+ * If it fails, src is as before on all ranks. */
+WEFT_API weft_result weft_ep_move_experts(const weft_ep *from, const weft_ep *to,
+                                          const weft_plane *planes, int32_t num_planes,
+                                          weft_stream *stream);
+
 #ifdef __cplusplus
 }
 #endif

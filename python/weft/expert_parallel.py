@@ -160,6 +160,25 @@ class ExpertParallel(Object):
                                       ctypes.byref(sizes)))
         return sizes
 
+    def move_experts(self, to: ExpertParallel, weights: Sequence[Any], moved: Sequence[Any],
+                     stream: Stream | None = None) -> None:
+        """The weights of experts go from their places here to those in `to`. weights and moved:
+        arrays of heap_empty(), each [L, ...] of any dtype; those of `moved` are like those of
+        weights. L is at least the most experts of any rank. Row i is of local expert i. Collective,
+        on a stream."""
+        if len(weights) != len(moved):
+            raise InvalidArgumentError(f"moved has {len(moved)} arrays, weights has {len(weights)}")
+        planes = (abi.Plane * len(weights))()
+        for i, (old, new, plane) in enumerate(zip(weights, moved, planes)):
+            seen = self.comm.view(old, f"weights[{i}]")
+            plane.size = ctypes.sizeof(abi.Plane)
+            plane.src, plane.row_bytes = seen.address, seen.row_bytes
+            plane.dst = self.comm.address_of(new, f"moved[{i}]", (seen.dtype,),
+                                             (None, *seen.shape[1:]), writable=True)
+        self.comm.enqueue(lib.weft_ep_move_experts, self._native,
+                          (to._native.pointer(), planes, len(planes)), stream, to._native,
+                          weights, moved)
+
     def handle(self, num_topk: int, *, max_tokens: int = 0, expert_alignment: int = 0,
                num_experts: int = 0, order: EpOrder = EpOrder.BY_RANK) -> Handle:
         """A handle for batches of up to max_tokens tokens (0: any number), each of which chooses

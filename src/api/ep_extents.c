@@ -145,3 +145,17 @@ weft_result weft__check_reduce_memory(const weft_ep_handle *handle, const weft_e
     add_written(&list, "topk_weights", args->topk_weights, capacity, num_topk * sizeof(float));
     return check(&list);
 }
+
+weft_result weft__check_move_memory(const weft_plane *planes, int32_t num_planes,
+                                    struct weft__move_rows rows)
+{
+    struct list list = {.num_extents = 0};
+    for (int32_t i = 0; i < num_planes; i++) {
+        const weft_plane *plane = &planes[i];
+        add(&list, (struct weft__extent){"planes", i, ".src", WEFT__EXTENT_READ, plane->src,
+                                         rows.src, plane->row_bytes, 0});
+        add(&list, (struct weft__extent){"planes", i, ".dst", WEFT__EXTENT_WRITTEN, plane->dst,
+                                         rows.dst, plane->row_bytes, 0});
+    }
+    return check(&list);
+}

@@ -38,8 +38,7 @@ static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *p
     if (plane->row_bytes < 1 || plane->row_bytes > WEFT_MAX_ROW_BYTES)
         return weft__invalid("planes[%d].row_bytes is %llu, allowed are 1..%d", i,
                              (unsigned long long)plane->row_bytes, WEFT_MAX_ROW_BYTES);
-    if (weft__plane_is_quantised(plane) || plane->scales != NULL || plane->dtype != 0 ||
-        plane->quantisation.scale != 0 || plane->quantisation.group_elements != 0)
+    if (!weft__plane_is_plain(plane))
         return weft__invalid("planes[%d]: its scales and the fields behind must be 0: rows that "
                              "dispatch has quantised are one plane here, their scales another",
                              i);

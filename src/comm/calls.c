@@ -40,6 +40,7 @@ static const char *const names[WEFT__NUM_CALLS] = {
     [WEFT__CALL_EP_COMBINE] = "weft_ep_combine",
     [WEFT__CALL_EP_EXPAND] = "weft_ep_expand",
     [WEFT__CALL_EP_REDUCE] = "weft_ep_reduce",
+    [WEFT__CALL_EP_MOVE_EXPERTS] = "weft_ep_move_experts",
     [WEFT__CALL_LL_DISPATCH] = "weft_ll_dispatch",
     [WEFT__CALL_LL_COMBINE] = "weft_ll_combine",
     [WEFT__CALL_LL_RELEASE] = "weft_ll_release",

@@ -16,7 +16,15 @@ static inline int weft__plane_is_quantised(const weft_plane *plane)
     return plane->quantisation.dtype != WEFT_DTYPE_NONE;
 }
 
-/* Which one is; -1: none. */
+/* 1 if its scales and the fields behind are 0. */
+static inline int weft__plane_is_plain(const weft_plane *plane)
+{
+    return plane->scales == NULL && plane->dtype == WEFT_DTYPE_NONE &&
+           !weft__plane_is_quantised(plane) && plane->quantisation.scale == 0 &&
+           plane->quantisation.group_elements == 0;
+}
+
+/* Which one is quantised; -1: none. */
 int32_t weft__planes_quantised(const weft_ep_dispatch_args *args);
 /* With the scales. */
 int32_t weft__planes_num(const weft_ep_dispatch_args *args);

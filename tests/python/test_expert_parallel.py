@@ -205,6 +205,32 @@ def test_replicas_and_tables():
     run(layer, 3)
 
 
+def test_weights_that_move():
+    placements = [None, [[0, 1, 2], [1], [2, 0], [0], [1, 2]], [[2], [2], [0, 1], [1], [0]]]
+
+    def layer(comm):
+        eps = [weft.ExpertParallel(comm, 5, expert_ranks=ranks) for ranks in placements]
+        weights, moved = ([comm.heap_empty((3, 2, 7), np.float32), comm.heap_empty(3, np.int64)]
+                          for _ in range(2))
+        serving = eps[0].experts_of(comm.rank)
+        weights[0][:len(serving)] = np.array(serving)[:, None, None]
+        weights[1][:len(serving)] = np.array(serving) + 1000
+        for old, new in zip(eps, eps[1:]):
+            old.move_experts(new, weights, moved)
+            experts = new.experts_of(comm.rank)
+            assert (moved[0][:len(experts)] == np.array(experts)[:, None, None]).all()
+            assert moved[1][:len(experts)].tolist() == [1000 + expert for expert in experts]
+            weights, moved = moved, weights
+        with pytest.raises(weft.InvalidArgumentError, match="moved has 1 arrays, weights has 2"):
+            eps[0].move_experts(eps[1], weights, moved[:1])
+        with pytest.raises(weft.InvalidArgumentError, match=r"moved\[1\]"):
+            eps[0].move_experts(eps[1], weights, [moved[0], np.zeros(3, np.int32)])
+        with pytest.raises(weft.InvalidArgumentError, match=r"planes\[0\].dst is"):
+            eps[0].move_experts(eps[1], weights[1:], [np.zeros(3, np.int64)])
+
+    run(layer, 3)
+
+
 @pytest.mark.parametrize("staging_bytes", [2000, 1 << 20])  # in rounds, and at once
 @pytest.mark.parametrize("shape", SHAPES[:4])
 def test_ordinary_arrays(shape, staging_bytes):
