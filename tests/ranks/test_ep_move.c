@@ -31,7 +31,7 @@ static unsigned char weight_of(int32_t expert, int round, int plane)
 
 /* ---------------------------------------------------------------- placements */
 
-/* Of round 0 the default. The same on all ranks. */
+/* The same on all ranks; in round 0 the default. */
 static int place(struct seat *seat, int round, weft_ep **ep)
 {
     const int32_t num_ranks = seat->context->num_ranks;
