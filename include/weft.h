@@ -281,9 +281,19 @@ WEFT_API weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key
 WEFT_API weft_result weft_comm_split_strided(weft_comm *comm, int32_t first, int32_t stride,
                                              int32_t num_ranks, const weft_comm_config *config,
                                              weft_comm **child);
-/* The rank, in the communicator that `comm` was split from, of rank `rank` of comm; -1 if there is
- * none. A split has a heap of its own: to reach the parent's heap, its ranks use these numbers and
- * the parent. As nvshmem_team_translate_pe. */
+/* Collective among the ranks that are not `excluded` [num_excluded]: they form a new communicator,
+ * in the same order, also after comm has failed, for example because excluded ranks have died. They
+ * give the same excluded ranks, in any order, none twice. The excluded ranks take no part, and comm
+ * stays as it is. If one more rank dies meanwhile, the call fails with WEFT_ERROR_RANK_FAILED, or
+ * with WEFT_ERROR_TIMEOUT if that rank never came; then exclude this rank, too. The message has its
+ * number in the new communicator. The process that serves the rendezvous must live: weft run, or
+ * the one that called weft_unique_id_create. As ncclCommShrink. */
+WEFT_API weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded,
+                                      int32_t num_excluded, const weft_comm_config *config,
+                                      weft_comm **child);
+/* The rank, in the communicator that comm was split or shrunk from, of rank `rank` of comm; -1 if
+ * there is none. A split has a heap of its own: to reach the parent's heap, its ranks use these
+ * numbers and the parent. As nvshmem_team_translate_pe. */
 WEFT_API int32_t weft_comm_parent_rank(const weft_comm *comm, int32_t rank);
 
 /* Releases everything, also after a failure. Waits for other ranks only as operations of comm that

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import weakref
-from typing import Any
+from typing import Any, Sequence
 
 from . import abi, arrays
 from .abi import Machine, Team
@@ -116,7 +116,15 @@ class Communicator(Object):
         """Ranks first, first + stride, ... form a communicator; None for the others. Collective."""
         return self._split(lib.weft_comm_split_strided, (first, stride, num_ranks), config)
 
-    def _split(self, function, arguments: tuple[int, ...], config) -> Communicator | None:
+    def shrink(self, excluded: Sequence[int], **config: int) -> Communicator:
+        """The other ranks form a communicator, in the same order, also after a failure. Collective
+        among them; they give the same excluded ranks."""
+        listed = (ctypes.c_int32 * len(excluded))(*excluded)
+        child = self._split(lib.weft_comm_shrink, (listed, len(excluded)), config)
+        assert child is not None
+        return child
+
+    def _split(self, function, arguments: tuple[Any, ...], config) -> Communicator | None:
         child = ctypes.c_void_p()
         self.call(function, self._native.pointer(), *arguments,
                   ctypes.byref(abi.CommConfig(**config)), ctypes.byref(child))

@@ -165,6 +165,58 @@ weft_result weft_comm_split_strided(weft_comm *comm, int32_t first, int32_t stri
     return weft_comm_split(comm, is_member ? 0 : -1, 0, config, child);
 }
 
+/* The ranks that are not excluded, ascending, in new memory; NULL: *result says why. */
+static int32_t *list_others(const weft_comm *comm, const int32_t *excluded, int32_t num_excluded,
+                            weft_result *result)
+{
+    int32_t *ranks = malloc((size_t)comm->num_ranks * sizeof *ranks);
+    *result = ranks != NULL ? WEFT_OK : weft__no_memory("no memory for %d ranks", comm->num_ranks);
+    for (int32_t rank = 0; ranks != NULL && rank < comm->num_ranks; rank++)
+        ranks[rank] = rank;
+    for (int32_t i = 0; *result == WEFT_OK && i < num_excluded; i++) {
+        *result = weft__check_range(excluded[i], 0, comm->num_ranks - 1, "excluded[i]");
+        if (*result == WEFT_OK && excluded[i] == comm->rank)
+            *result = weft__invalid("excluded[%d] is %d, which is the caller", i, comm->rank);
+        else if (*result == WEFT_OK && ranks[excluded[i]] < 0)
+            *result = weft__invalid("excluded[%d] is %d, which is there twice", i, excluded[i]);
+        else if (*result == WEFT_OK)
+            ranks[excluded[i]] = -1;
+    }
+    if (*result != WEFT_OK) {
+        free(ranks);
+        return NULL;
+    }
+    for (int32_t rank = 0, next = 0; rank < comm->num_ranks; rank++)
+        if (ranks[rank] >= 0)
+            ranks[next++] = rank;
+    return ranks;
+}
+
+weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded, int32_t num_excluded,
+                             const weft_comm_config *user_config, weft_comm **child)
+{
+    weft_comm_config config;
+    weft_comm *created;
+    weft_result result;
+    WEFT__TRY(weft__check_may_wait(__func__));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    WEFT__TRY(weft__check_not_null(child, "child"));
+    WEFT__TRY(weft__check_range(num_excluded, 0, comm->num_ranks - 1, "num_excluded"));
+    WEFT__TRY(weft__check_array(excluded, num_excluded, "excluded"));
+    WEFT__TRY(read_config(user_config, &config));
+    int32_t *ranks = list_others(comm, excluded, num_excluded, &result);
+    if (ranks == NULL)
+        return result;
+    weft__comm_enter(comm, WEFT__CALL_COMM_SHRINK);
+    result = weft__comm_shrink(comm, ranks, comm->num_ranks - num_excluded, &config, &created);
+    if (result != WEFT_OK) {
+        free(ranks);
+        return result;
+    }
+    created->parent_ranks = ranks;
+    return finish(created, child);
+}
+
 weft_result weft_comm_destroy(weft_comm *comm)
 {
     WEFT__TRY(weft__check_may_wait(__func__));

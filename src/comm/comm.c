@@ -27,7 +27,8 @@ struct origin {
     int32_t rank, num_ranks;
     int32_t num_nodes; /* virtual ones; 0: by node_key */
     weft_comm_config config;
-    weft_comm *parent; /* of a split; NULL: none */
+    weft_comm *parent;            /* of a split or shrunk one; NULL: none */
+    struct weft__status *watched; /* when it fails, so does the meeting; NULL: none */
     const struct weft__comm_hooks *hooks;
 };
 
@@ -156,14 +157,13 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
     char message[WEFT__ERROR_BYTES];
     result = weft__fd_socket_open(hello.identity.socket_id, &comm->socket_fd);
     snprintf(message, sizeof(message), "%s", weft__last_error());
-    const struct weft__link_options options = {
-        .point = &comm->point,
-        .hello = &hello,
-        .status = &comm->status,
-        .waits = &comm->waits,
-        .standing = &comm->standing,
-        .comm = comm,
-        .watched = origin->parent != NULL ? &origin->parent->status : NULL};
+    const struct weft__link_options options = {.point = &comm->point,
+                                               .hello = &hello,
+                                               .status = &comm->status,
+                                               .waits = &comm->waits,
+                                               .standing = &comm->standing,
+                                               .comm = comm,
+                                               .watched = origin->watched};
     WEFT__TRY(weft__link_open(&options, comm->identities, &comm->link));
     /* Reported only now: over the link the other ranks can be told. */
     return result == WEFT_OK ? WEFT_OK : weft__error(result, "%s", message);
@@ -490,7 +490,8 @@ weft_result weft__comm_find_cause(weft_comm *comm, weft_result result)
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child)
 {
-    struct origin origin = {.point = comm->point, .parent = comm, .hooks = comm->hooks};
+    struct origin origin = {
+        .point = comm->point, .parent = comm, .watched = &comm->status, .hooks = comm->hooks};
     const struct choice mine = {.color = color, .key = key};
     weft_result result = read_config(config, &origin);
     if (result != WEFT_OK)
@@ -512,4 +513,21 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
         return weft__comm_find_cause(comm, create(&origin, child));
     withdraw(&origin, NULL, result);
     return result;
+}
+
+/* The key has no count of calls: a rank that has learned of two deaths at once meets those that
+ * have tried without the first one before. */
+weft_result weft__comm_shrink(weft_comm *comm, const int32_t *ranks, int32_t num_ranks,
+                              const weft_comm_config *config, weft_comm **child)
+{
+    struct origin origin = {
+        .point = comm->point, .num_ranks = num_ranks, .parent = comm, .hooks = comm->hooks};
+    WEFT__TRY(read_config(config, &origin));
+    WEFT__TRY(read_num_nodes(&origin));
+    while (ranks[origin.rank] != comm->rank)
+        origin.rank++;
+    origin.key = weft__hash(WEFT__HASH_SEED, &comm->key, sizeof(comm->key));
+    origin.key = weft__hash(origin.key, "shrink", 6); /* no split has this key */
+    origin.key = weft__hash(origin.key, ranks, (size_t)num_ranks * sizeof(*ranks));
+    return create(&origin, child);
 }

@@ -98,7 +98,7 @@ struct weft_comm {
     uint64_t job; /* no other job has it; that of the parent, or of the rendezvous and its secret */
     int32_t num_splits;          /* part of the key of the next split */
     struct weft__call_step step; /* of the next exchange of the hosts */
-    /* [num_ranks] in the communicator that it was split from; NULL: from none. Of the api layer. */
+    /* [num_ranks] in the communicator that it was made from; NULL: from none. Of the api layer. */
     int32_t *parent_ranks;
 };
 
@@ -111,6 +111,10 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 /* The child is on its parent's machine. */
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child);
+/* The same of the parent's ranks `ranks` [num_ranks], this one among them, which alone take part,
+ * also after a failure. */
+weft_result weft__comm_shrink(weft_comm *comm, const int32_t *ranks, int32_t num_ranks,
+                              const weft_comm_config *config, weft_comm **child);
 /* A child fails when one of its ranks or the rendezvous dies: comm hears of that too, and knows the
  * rank by the number that the caller knows. */
 weft_result weft__comm_find_cause(weft_comm *comm, weft_result result);

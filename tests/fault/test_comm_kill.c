@@ -193,6 +193,71 @@ TEST(a_split_without_the_dead_goes_on)
                      0);
 }
 
+static int use(weft_comm *comm)
+{
+    weft_stream *stream;
+    void *ptr;
+    int32_t all[NUM_RANKS];
+    const int32_t rank = weft_comm_rank(comm);
+    CHECK_OK(weft_comm_host_all_gather(comm, &rank, sizeof rank, all));
+    for (int32_t i = 0; i < weft_comm_num_ranks(comm); i++)
+        CHECK(all[i] == i, "rank %d says %d", i, all[i]);
+    CHECK_OK(weft_heap_alloc(comm, 100, &ptr));
+    CHECK_OK(weft_stream_create(comm, &stream));
+    CHECK_OK(weft_comm_barrier(comm, stream));
+    CHECK_OK(weft_stream_synchronize(stream));
+    CHECK_OK(weft_stream_destroy(stream));
+    return 0;
+}
+
+/* Rank 1 dies, then rank 3. Rank 0 learns of the deaths one by one, rank 2 of both. */
+static int shrink_after_deaths(struct ranks_context *context)
+{
+    const int32_t dead[] = {1, 3};
+    const int one_by_one = ((const struct plan *)context->argument)->seed == 0;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_comm *comm, *three, *two;
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
+    victim_choose(context, 1);
+    if (victim_is_self(context))
+        victim_strike(context, SIGKILL);
+    if (victim_check_death(context, comm, weft_comm_host_barrier(comm)))
+        return 1;
+    if (context->rank == 3 && !one_by_one)
+        raise(SIGKILL);
+    config.timeout_ms = one_by_one ? 0 : 500;
+    const weft_result result =
+        one_by_one || context->rank == 0 ? weft_comm_shrink(comm, dead, 1, &config, &three) : -1;
+    if (one_by_one) {
+        CHECK_OK(result);
+        if (use(three))
+            return 1;
+        if (context->rank == 3)
+            raise(SIGKILL);
+        CHECK_ERROR(weft_comm_host_barrier(three), WEFT_ERROR_RANK_FAILED, "rank 2 died");
+        CHECK_OK(weft_comm_shrink(three, &(int32_t){2}, 1, NULL, &two));
+        CHECK_OK(weft_comm_destroy(three));
+    } else {
+        CHECK(context->rank == 2 || result == WEFT_ERROR_TIMEOUT, "rank 3 was there: %d", result);
+        CHECK_OK(weft_comm_shrink(comm, dead, 2, NULL, &two));
+    }
+    CHECK_OK(weft_comm_destroy(comm));
+    CHECK(weft_comm_num_ranks(two) == 2, "%d ranks", weft_comm_num_ranks(two));
+    if (use(two))
+        return 1;
+    CHECK_OK(weft_comm_destroy(two));
+    return 0;
+}
+
+TEST(a_shrunk_communicator_goes_on)
+{
+    for (struct plan plan = {.victim = 1}; plan.seed < 2; plan.seed++) {
+        const struct ranks_options options =
+            victim_options(NUM_RANKS, 1u << 1 | 1u << 3, &plan, sizeof plan);
+        assert_int_equal(ranks_run_with(&options, shrink_after_deaths), 0);
+    }
+}
+
 /* Without the output, which whoever runs the tests reads to its end. */
 static void linger(void)
 {

@@ -251,6 +251,54 @@ TEST(splits_form_new_communicators)
         run_in_both_modes(num_ranks, split_into_colors);
 }
 
+/* Excluded ranks take no part, and the parent goes on. */
+static int shrink(struct ranks_context *context)
+{
+    const int32_t excluded[] = {2, 0}, twice[] = {2, 2}, self[] = {context->rank};
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_comm *comm, *child;
+    config.num_nodes = 2; /* so the child has a node of one rank, and one of two */
+    CHECK_OK(weft_comm_create(&context->id, context->rank, context->num_ranks, &config, &comm));
+    const int is_excluded = context->rank == 0 || context->rank == 2;
+    for (int round = 0; round < 3 && !is_excluded; round++) {
+        CHECK_OK(weft_comm_shrink(comm, excluded, 2, NULL, &child));
+        CHECK(weft_comm_num_ranks(child) == context->num_ranks - 2, "%d ranks",
+              weft_comm_num_ranks(child));
+        for (int32_t rank = 0; rank < context->num_ranks - 2; rank++) {
+            const int32_t parent_rank = rank == 0 ? 1 : rank + 2;
+            CHECK(weft_comm_parent_rank(child, rank) == parent_rank, "rank %d was %d", rank,
+                  weft_comm_parent_rank(child, rank));
+            CHECK(weft_comm_node(child, rank) == (parent_rank >= context->num_ranks / 2),
+                  "rank %d is on node %d", rank, weft_comm_node(child, rank));
+        }
+        if (check_gather(child, round, 33))
+            return 1;
+        CHECK_OK(weft_comm_destroy(child));
+    }
+    CHECK_ERROR(weft_comm_shrink(comm, twice, 2, NULL, &child), WEFT_ERROR_INVALID_ARGUMENT,
+                context->rank == 2 ? "excluded[0] is 2, which is the caller"
+                                   : "excluded[1] is 2, which is there twice");
+    CHECK_ERROR(weft_comm_shrink(comm, self, 1, NULL, &child), WEFT_ERROR_INVALID_ARGUMENT,
+                "which is the caller");
+    CHECK_ERROR(weft_comm_shrink(comm, NULL, 1, NULL, &child), WEFT_ERROR_INVALID_ARGUMENT,
+                "excluded is NULL");
+    CHECK_ERROR(weft_comm_shrink(comm, excluded, context->num_ranks, NULL, &child),
+                WEFT_ERROR_INVALID_ARGUMENT, "num_excluded is 6, allowed are 0..5");
+    if (check_gather(comm, 0, 5))
+        return 1;
+    CHECK_OK(weft_comm_shrink(comm, NULL, 0, NULL, &child));
+    CHECK_OK(weft_comm_destroy(comm));
+    if (check_gather(child, 9, 5))
+        return 1;
+    CHECK_OK(weft_comm_destroy(child));
+    return 0;
+}
+
+TEST(shrunk_communicators)
+{
+    run_in_both_modes(6, shrink);
+}
+
 /* Children outlive their parent, and split again. */
 static int split_deeply(struct ranks_context *context)
 {

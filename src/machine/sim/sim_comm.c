@@ -187,6 +187,18 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
     return color < 0 ? WEFT_OK : create(child_key, rank, num_ranks, config, comm->hooks, child);
 }
 
+weft_result weft__comm_shrink(weft_comm *comm, const int32_t *ranks, int32_t num_ranks,
+                              const weft_comm_config *config, weft_comm **child)
+{
+    uint64_t key = comm->key * 1000003;
+    int32_t own = 0;
+    for (int32_t i = 0; i < num_ranks; i++) {
+        key = (key + (uint64_t)ranks[i] + 1) * 1000003;
+        own = ranks[i] == comm->rank ? i : own;
+    }
+    return create(key | (uint64_t)1 << 62, own, num_ranks, config, comm->hooks, child);
+}
+
 weft_result weft__comm_find_cause(weft_comm *comm, weft_result result)
 {
     (void)comm;
