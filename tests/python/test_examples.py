@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 ROOT = os.path.join(os.path.dirname(os.environ["WEFT_HEADER"]), os.pardir)
 
 
@@ -31,3 +33,15 @@ def test_moe_layer():
     in_document = re.search(r"```python\n(class MoeLayer.*?)```", read("docs", "python.md"),
                             flags=re.S)[1]
     assert in_document in read("examples", "moe_layer.py")
+
+
+@pytest.mark.parametrize("victim, step", [(0, 0), (1, 12), (3, 200)])
+def test_go_on(victim, step):
+    done = subprocess.run(
+        [os.environ["WEFT_TOOL"], "run", "-n", "4", "--grace", "600", "--", sys.executable,
+         os.path.join(ROOT, "examples", "go_on.py"), "--kill", str(victim), str(step)],
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 137, done
+    for rank in {0, 1, 2, 3} - {victim}:
+        assert len(re.findall(rf"rank {rank}: .*3 ranks go on with step", done.stdout)) == 1, done
+        assert f"[{rank}] rank {rank}: 300 steps are right" in done.stdout, done
