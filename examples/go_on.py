@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A layer of experts whose ranks may die. Each expert has copies on two ranks. After a death the
-others go on: they copy the experts that are left once more. Here a rank kills itself in the middle
-of a step: --kill RANK STEP.
+others go on: from the copies that are left they make two of each expert again. Here a rank kills
+itself in the middle of a step: --kill RANK STEP.
 
     PYTHONPATH=build/python build/weft run -n 4 --grace 60 -- python3 examples/go_on.py --kill 2 50
 """

@@ -213,11 +213,11 @@ typedef struct weft_comm_config {
                              mapped within the node only; 0: WEFT_NODES, or one node per host; of a
                              split: its parent's nodes. Must divide the number of ranks */
     weft_machine machine; /* the same on all ranks; of a split: its parent's, whatever is given */
-    /* How many streams of a rank may hold operations at the same time, in an order among streams
-     * that differs by rank: 1..WEFT_MAX_STREAMS; of a split 0: its parent's; else 0: WEFT_STREAMS
-     * or 2. The same on all ranks. On cuda each operation takes at most this share of the GPU, so
-     * that those of all ranks run beside each other. With more streams operations can wait for SMs
-     * that others hold, until their deadline. Machine cpu has no such limit. */
+    /* How many streams of a rank may hold operations at the same time, while ranks may order them
+     * differently among streams: 1..WEFT_MAX_STREAMS. 0: of a split, its parent's number; else
+     * WEFT_STREAMS or 2. The same on all ranks. On cuda each operation takes at most this share of
+     * the GPU, so that those of all ranks run beside each other. With more streams operations can
+     * wait for SMs that others hold, until their deadline. Machine cpu has no such limit. */
     int32_t num_streams;
 } weft_comm_config;
 
@@ -236,8 +236,8 @@ WEFT_API weft_result weft_unique_id_at(const char *address, int32_t port, const 
  * the id's address and port alone. */
 WEFT_API weft_result weft_rendezvous_serve(const weft_unique_id *id);
 /* How many ranks, those of split communicators counted again, are connected to the rendezvous of
- * `id` that this process serves; -1 if it serves none. Without it they have no failure detector: a
- * process that serves others ends after the last of them has gone. */
+ * `id` that this process serves; -1 if it serves none. Ranks have no failure detector without the
+ * rendezvous: a process that serves others should end only after the last of them has gone. */
 WEFT_API int32_t weft_rendezvous_num_ranks(const weft_unique_id *id);
 
 /* Collective over the `num_ranks` ranks that share `id`. config may be NULL. Returns when all
@@ -296,8 +296,9 @@ WEFT_API weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded,
  * numbers and the parent. As nvshmem_team_translate_pe. */
 WEFT_API int32_t weft_comm_parent_rank(const weft_comm *comm, int32_t rank);
 
-/* Releases everything, also after a failure. Waits for other ranks only as operations of comm that
- * are still queued do. On cuda it waits for all that is queued on the streams that have them. */
+/* Releases everything, also after a failure. Waits until queued operations of comm have ended. On
+ * cuda it waits for all that is queued on the streams of these operations. Over several nodes it
+ * also waits, for up to 5 s, until the other ranks have taken what this rank has sent. */
 WEFT_API weft_result weft_comm_destroy(weft_comm *comm);
 
 /* Ends every wait of every rank of comm with WEFT_ERROR_ABORTED. The communicator is good only for
@@ -331,8 +332,8 @@ WEFT_API weft_result weft_comm_host_all_gather(weft_comm *comm, const void *send
 typedef struct weft_stream weft_stream;
 
 /* Stream operation, collective: finishes when every rank of comm has reached it. Orders memory:
- * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Of any nodes,
- * in as many rounds as their number has binary digits. */
+ * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Over D nodes
+ * it takes ceil(log2 D) rounds. */
 WEFT_API weft_result weft_comm_barrier(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- looking into a live job */
@@ -516,11 +517,11 @@ WEFT_API weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *sr
 /* Collective: each rank gives memory of its own for the inputs and outputs of collectives and of
  * expert parallelism, which other ranks then reach where it is; bytes 0: none. Any part of it may
  * be used, and it must stay allocated until weft_memory_unregister. *is_direct (may be NULL) is the
- * same on all ranks: 0 if some rank's memory cannot be reached, which is no error: what was given
- * is staged, and the first rank with a reason tells it on its standard error, each once. On cpu
- * ranks reach memory of their own process; on cuda memory of their devices from cudaMalloc, or from
- * cuMemCreate with file descriptors as handles (as PyTorch's expandable segments), but not memory
- * of pools (cudaMallocAsync, weft_memory_alloc) or of the host. */
+ * same on all ranks: 0 if some rank's memory cannot be reached. That is no error: what was given is
+ * staged, and the first rank with a reason writes it to its standard error, each reason once. On
+ * cpu ranks reach memory of their own process; on cuda memory of their devices from cudaMalloc, or
+ * from cuMemCreate with file descriptors as handles (as PyTorch's expandable segments), but not
+ * memory of pools (cudaMallocAsync, weft_memory_alloc) or of the host. */
 WEFT_API weft_result weft_memory_register(weft_comm *comm, void *ptr, uint64_t bytes,
                                           int32_t *is_direct);
 /* Collective: each rank gives what it has registered last at ptr, or NULL for nothing. Operations
@@ -542,8 +543,8 @@ typedef struct weft_event weft_event;
 WEFT_API weft_result weft_stream_create(weft_comm *comm, weft_stream **stream);
 /* The same for a queue that exists: native_stream is a cudaStream_t (NULL: the legacy default
  * stream) of the device of comm. It may be under capture: operations then become nodes of the
- * graph, except those that say otherwise; they take their place among the others of their weft_ep
- * when the graph runs, which the caller must order.
+ * graph, except those that say otherwise. Such an operation runs when the graph runs, and the
+ * caller must order the graph among the other operations of the same weft_ep.
  *
  * On machine cpu native_stream is NULL, and the stream has no worker: what is enqueued runs in
  * weft_stream_synchronize, on the thread that calls it, or in another call that waits for it (for
@@ -581,11 +582,11 @@ WEFT_API weft_result weft_event_elapsed_us(const weft_event *start, const weft_e
 typedef struct weft_graph weft_graph;
 
 /* Puts the stream, which cannot be the legacy default stream, under capture: until weft_graph_end
- * nothing that is enqueued runs, and operations are recorded (see weft_stream_wrap). So it is on
- * other streams, from their wait for an event that was recorded on this one until this one waits
- * for an event of theirs. Inputs and outputs of collectives that are neither in the heap nor
- * registered are staged, unless weft_coll_record_begin comes before, and weft_coll_record_end after
- * weft_graph_end. */
+ * nothing that is enqueued runs, and operations are recorded (see weft_stream_wrap). Another stream
+ * joins the capture when it waits for an event that was recorded on this one, and leaves it when
+ * this one waits for an event of the other. Inputs and outputs of collectives that are neither in
+ * the heap nor registered are staged, unless weft_coll_record_begin comes before, and
+ * weft_coll_record_end after weft_graph_end. */
 WEFT_API weft_result weft_graph_begin(weft_stream *stream);
 /* By the thread that began. The capture has ended then, also after an error. It may wait for what
  * the streams of this process have queued. */

@@ -44,22 +44,23 @@ typedef enum weft_algorithm {
     WEFT_ALGORITHM_PUSH = 5,
     /* Over several nodes: reads and writes inputs and outputs in the node, and sends pieces to the
      * rank of the next node that has the same index there, which passes them on (docs/network.md).
-     * All collectives; weft_coll_all_to_all_v from rank to rank. If calls of two nodes differ, all
-     * ranks of both are told in this operation; of three nodes or more, a rank of another one that
-     * has done its part may hear in its next operation only. */
+     * All collectives; weft_coll_all_to_all_v from rank to rank. If calls differ between two nodes,
+     * all ranks of both get the error in this operation. With three nodes or more, a rank of
+     * another node that has done its part may get the error only in its next operation. */
     WEFT_ALGORITHM_RAILS = 6,
     /* The root writes a part to each rank, piece by piece, which passes it on to all others: the
      * root sends the row once. BROADCAST. */
     WEFT_ALGORITHM_RELAY = 7,
     /* Over several nodes: up and down a binary tree of the nodes, for small messages. ALL_REDUCE,
      * BROADCAST, REDUCE: among D nodes in 2 log2 D hops, where RAILS takes 2 (D - 1). A broadcast
-     * takes fewer than 2 log2 D in place of D - 1. AUTO takes it over 8 nodes or more, up to 32
-     * KiB, or up to the size that weft_coll_explain's model finds from the nodes' distance. Each
-     * node adds in this order: the sum of its first child, the sum of its own ranks (as by RAILS,
-     * from rail to rail), and the sum of its second child; each is rounded to dtype. Node 0 is the
-     * root. Among the nodes between two nodes a and b, the root is a + the largest power of two
-     * that is less than b - a; its children are the roots of the nodes between a and it, and
-     * between it and b. So sums are in the order of nodes. The same bits on all ranks. */
+     * takes fewer than 2 log2 D in place of D - 1. AUTO chooses TREE for broadcasts alone, over 8
+     * nodes or more, up to 32 KiB, or up to the size that weft_coll_explain's model finds from the
+     * nodes' distance. Each node adds in this order: the sum of its first child, the sum of its own
+     * ranks (as by RAILS, from rail to rail), and the sum of its second child; each is rounded to
+     * dtype. Node 0 is the root. Among the nodes between two nodes a and b, the root is a + the
+     * largest power of two that is less than b - a; its children are the roots of the nodes between
+     * a and it, and between it and b. So sums are in the order of nodes. The same bits on all
+     * ranks. */
     WEFT_ALGORITHM_TREE = 8
 } weft_algorithm;
 
@@ -177,8 +178,8 @@ typedef struct weft_coll_args {
     weft_reduce_op op; /* all_reduce, reduce_scatter, reduce; others: 0 */
     int32_t root;      /* broadcast, reduce, gather, scatter; others: 0 */
     float factor;      /* PREMUL_SUM; others: 0. Need not be the same on all ranks */
-    /* PREMUL_SUM: not NULL: it is there, in memory that the machine accesses, when the operation
-     * runs (also again, in a graph), and factor is 0. Not in recv. */
+    /* PREMUL_SUM: if not NULL, the operation reads the factor from here when it runs (each time, in
+     * a graph), and `factor` is 0. Memory that the machine accesses, but not in recv. */
     const float *factor_at;
 } weft_coll_args;
 
@@ -237,8 +238,8 @@ WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
                                             weft_stream *stream);
 
 /*
- * Sends and receives, by the ranks between which they go alone: stream operations, which the other
- * ranks need not know of. Semantics are those of ncclSend and ncclRecv, of ncclGroupStart and
+ * Sends and receives: stream operations that only the sender and the receiver call. Other ranks
+ * need not know of them. Semantics are those of ncclSend and ncclRecv, of ncclGroupStart and
  * ncclGroupEnd. Between any ranks, of one node or of several.
  *
  * What rank s sends rank r is received there in the order in which s has issued it: the n-th send
@@ -343,8 +344,8 @@ typedef struct weft_coll_explanation {
     size_t size;
     weft_algorithm algorithm;
     weft_coll_reason reason;
-    int32_t num_blocks; /* that are asked for; 0: the machine chooses, as of warps */
-    int32_t num_warps;
+    int32_t num_blocks; /* that are asked for; 0: the machine chooses */
+    int32_t num_warps;  /* the same */
     /* Over several nodes on machine cpu, else 0, as a model expects them: the operation's time, the
      * part of the time that does not depend on the bytes, and the bytes of the busiest node. */
     double expected_us;
@@ -356,10 +357,9 @@ typedef struct weft_coll_explanation {
     int32_t table_line;
     int32_t reserved;
     char table[128]; /* the file, or the device whose table the library has; "" */
-    /* Over several nodes, else 0: how long a message takes from one to another, but for what its
-     * ends do, as the network has told when the communicator was made, or as is assumed where it
-     * does not tell; what a node's port carries, 0 if nobody tells; and how many messages follow
-     * each other. */
+    /* Over several nodes, else 0. The latency of a message between nodes, without the work of its
+     * two ends: the network measured it when the communicator was made, or it is assumed. The rate
+     * of a node's port, 0 if it is not known. How many messages follow each other. */
     double net_latency_us;
     double net_gbps;
     int32_t num_hops;
@@ -385,7 +385,7 @@ WEFT_API weft_result weft_coll_record_begin(weft_coll *coll, weft_coll_record **
 /* Collective, when the streams' captures have ended and before any of their graphs runs. All ranks
  * must have recorded the same operations in the same order (WEFT_ERROR_MISMATCH names a rank). The
  * memory must stay allocated until weft_coll_record_destroy. After an error the graphs must not
- * run; one is WEFT_ERROR_UNSUPPORTED with the reason where memory cannot be mapped after all. */
+ * run. WEFT_ERROR_UNSUPPORTED, with the reason: some memory cannot be mapped after all. */
 WEFT_API weft_result weft_coll_record_end(weft_coll_record *record);
 /* Collective: when the graphs run no more on any rank. When it returns, no other rank has the
  * memory mapped; after a failure of the communicator that happens at weft_comm_destroy. */

@@ -125,9 +125,9 @@ typedef struct weft_ep_config {
     uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
     int32_t num_channels;
     int32_t num_staging_slots;
-    /* Heap memory per rank, a sixteenth is added, through which inputs and outputs go that other
-     * ranks do not reach (above); the same on all ranks. 0: none, so that these must be where they
-     * are reached. */
+    /* Heap memory per rank for outputs of dispatch and inputs of combine that other ranks do not
+     * reach (above); weft adds a sixteenth. The same on all ranks. 0: none; then other ranks must
+     * reach all of these arrays. */
     uint64_t staging_bytes;
     /* The type in which a node's sum of a token's rows goes to another node: WEFT_BF16, WEFT_FP16,
      * WEFT_LOG_10BIT (of rows that are whole groups of 128 elements), WEFT_FP32, which is not to
@@ -151,7 +151,7 @@ WEFT_API int32_t weft_ep_global_expert(const weft_ep *ep, int32_t rank, int32_t 
 /* The order in which combine adds up a token's rows of several ranks, and of several nodes. */
 typedef enum weft_ep_order {
     WEFT_ORDER_BY_RANK = 0,
-    /* That of the last of the token's choices that is an expert of the rank, or node. */
+    /* Ranks, or nodes, in the order of the last choice of the token that is an expert of theirs. */
     WEFT_ORDER_BY_CHOICE = 1
 } weft_ep_order;
 
@@ -175,9 +175,9 @@ typedef struct weft_ep_handle_config {
     int32_t num_topk;         /* 1..max_topk, the same on all ranks */
     int32_t expert_alignment; /* per-expert counts are rounded up to a multiple of it, at most 2^20;
                                  0: 1 */
-    /* 0: those of the weft_ep, placed as there. Else so many, at most as many as those, spread
-     * evenly as weft_ep_config has it, whatever the weft_ep's placement: so one weft_ep serves
-     * layers that differ. The same on all ranks. */
+    /* 0: the experts of the weft_ep, placed as there. Else this many experts, at most as many as
+     * the weft_ep has, spread evenly as without tables, whatever the weft_ep's placement: so one
+     * weft_ep serves layers that differ. The same on all ranks. */
     int32_t num_experts;
     /* How combine adds up the rows of this rank's tokens; ranks may differ. A layout that gets
      * tokens_to_ranks knows no choices: there the order is that of ranks. */
@@ -200,8 +200,9 @@ typedef struct weft_ep_layout_args {
     /* [N][R], nonzero: the token goes to the rank. A token goes to at most num_topk ranks; those
      * beyond, in ascending order, are ignored. dispatch may carry any topk_idx along. */
     const uint8_t *tokens_to_ranks;
-    /* [the handle's experts] How often this rank's tokens choose each expert, 0 or more, whence
-     * num_recv_per_expert of the ranks. With replicas [expert_offsets[num_experts]], each one's. */
+    /* [the handle's experts] How often this rank's tokens choose each expert, 0 or more;
+     * num_recv_per_expert of the ranks follows from it. With replicas
+     * [expert_offsets[num_experts]]: how often they choose each replica. */
     const int32_t *selections_per_expert;
     /* Optional results, memory of the machine. D is the number of nodes. */
     int32_t *num_tokens_per_rank;   /* [R] distinct tokens */
@@ -336,16 +337,15 @@ typedef struct weft_ep_combine_args {
  * dispatch of the same handle. When it has finished on this rank, out is complete and x may be
  * overwritten. [DeepEP 1.7]
  *
- * Over several nodes a token's rows are summed node by node: on each node that had the token, the
- * token's own among them, in ascending rank order (or the handle's), from +0, in fp32, rounded to
- * dtype (with combine_wire to that in its place, with WEFT_FP32 not at all; beyond the range of
- * WEFT_FP16 to infinity; WEFT_LOG_10BIT as weft_rows_quantise has it, so that infinities become
- * NaN); then out = (bias[0] +
- * bias[1]) + these sums in ascending order of the nodes (or the handle's), from +0, in fp32,
- * rounded once to dtype. The sums of topk_weights have the same order and are never rounded. So a
- * job gives the same bits whenever it has the same ranks on the same number of nodes, whatever the
- * network, the rings and their slots. A combine that is the first operation since notify is
- * preceded by a dispatch without rows [DeepEP 2]. */
+ * Over several nodes a token's rows are summed node by node. Each node that had the token, the
+ * token's own among them, sums its rows in ascending rank order (or the handle's), from +0, in
+ * fp32, and rounds the sum to combine_wire or, without it, to dtype. WEFT_FP32 rounds nothing. Sums
+ * beyond the range of WEFT_FP16 become infinity. WEFT_LOG_10BIT rounds as weft_rows_quantise does,
+ * so that infinities become NaN. Then out = (bias[0] + bias[1]) + these sums in ascending order of
+ * the nodes (or the handle's), from +0, in fp32, rounded once to dtype. The sums of topk_weights
+ * have the same order and are never rounded. So a job gives the same bits whenever it has the same
+ * ranks on the same number of nodes, whatever the network, the rings and their slots. A combine
+ * that is the first operation since notify is preceded by a dispatch without rows [DeepEP 2]. */
 WEFT_API weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
                                      weft_stream *stream);
 
@@ -368,8 +368,8 @@ typedef struct weft_ep_expand_args {
      * reports them. */
     int32_t expanded_capacity;
     weft_dtype index_type; /* of recv_topk_idx: WEFT_INT32 or WEFT_INT64 */
-    /* [capacity][num_topk] What dispatch has delivered. NULL: choice_rows has what an expand of the
-     * same routing has written, for one more dispatch of it. */
+    /* [capacity][num_topk] What dispatch has delivered. NULL, for one more dispatch of the same
+     * routing: choice_rows has what an earlier expand of it has written. */
     const void *recv_topk_idx;
     /* [capacity][num_topk] The expanded row of each choice, -1 where there is none. Read if
      * recv_topk_idx is NULL, else written. */
@@ -419,9 +419,9 @@ typedef struct weft_ep_reduce_args {
 
 /* Stream operation, local, before combine: from expanded rows to a row for each token that this
  * rank has: the sum of its rows in the order of its choices, from +0, in fp32, rounded once to
- * out_dtype as in weft_ep_combine. With WEFT_ORDER_BY_CHOICE, reduce and combine so add what DeepEP
- * V2 adds, in its order: each rank's rows, rounded, then those of all ranks from the bias on. To
- * round nothing before the last sum let out_dtype and combine be WEFT_FP32: then a token's rows
+ * out_dtype as in weft_ep_combine. With WEFT_ORDER_BY_CHOICE, reduce and combine together add in
+ * DeepEP V2's order: first each rank's rows, rounded, then the sums of all ranks, from the bias on.
+ * To round nothing before the last sum let out_dtype and combine be WEFT_FP32: then a token's rows
  * still are added rank by rank. The gradient of expand is reduce, that of reduce an expand with the
  * same choice_rows. */
 WEFT_API weft_result weft_ep_reduce(weft_ep_handle *handle, const weft_ep_reduce_args *args,

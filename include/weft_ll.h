@@ -11,12 +11,12 @@ extern "C" {
 #endif
 
 /*
- * Dispatch and combine of few tokens, as a decode step has them: one launch each, without layout,
- * notify or a word between the ranks before the rows. Every rank has room in its heap for the rows
- * of all others, so the number of tokens has a limit and rows have fixed places. A row goes once to
+ * Dispatch and combine of few tokens, as a decode step has them: one launch each, without layout or
+ * notify. Ranks exchange nothing before the rows. Every rank has room in its heap for the rows of
+ * all others, so the number of tokens has a limit and rows have fixed places. A row goes once to
  * each rank that has one of its experts, whatever the number of these. Everything that the
  * operations keep is in memory of the machine: any sequence of them can be captured into graphs, in
- * any order, and replayed. Ranks may be of several nodes, of as many ranks or not.
+ * any order, and replayed. Ranks may be on several nodes, also of different sizes.
  *
  * - Results. A dispatch makes a result on every rank, which lasts until this rank's combine of it
  *   has been received, or weft_ll_release. A weft_ll has num_results of them at a time; one more is
@@ -26,22 +26,23 @@ extern "C" {
  *   have a weft_ll, or share one.
  * - Phases. An operation sends and receives in one launch, or in two: WEFT_LL_SEND, then
  *   WEFT_LL_RECEIVE, on the same stream or another; each rank as it likes, but for what
- *   WEFT_LL_RELAYED and WEFT_LL_ANSWER_SUMS_WEIGHED_LATE say. Between them nothing runs: no SM, and
- *   no thread but, between nodes, the network's. The receive phase comes when its data are needed;
- *   its arguments are those of the receive phase alone. It receives the oldest that was sent and
- *   not received, so an operation in one launch is refused while there is one of its kind. What is
- *   sent may be overwritten when the send phase has finished.
+ *   WEFT_LL_RELAYED and WEFT_LL_ANSWER_SUMS_WEIGHED_LATE say. Between the phases weft uses no SM,
+ *   and no thread except, over several nodes, the network's. Call the receive phase when its data
+ *   are needed, with the arguments of receiving alone. It receives the oldest operation that was
+ *   sent and not received. While there is one, an operation of its kind in one launch is refused.
+ *   What is sent may be overwritten when the send phase has finished.
  * - Order. Rows are in (source rank, token) order, sums as each function says. Results are the same
  *   to the bit on all machines, whatever the number of blocks and whenever rows come.
  * - Masks. With WEFT_LL_MASK a rank that is missing when a wait ends is masked by the one that
  *   waited: from then on it is neither sent to nor awaited, its experts add nothing, and it brings
  *   no rows. Each rank masks for itself; missing_ranks of dispatch and combine tells whom. When a
- *   rank goes missing in a dispatch, its rows are counted as 0 by rank; by expert, and in packets
- *   (weft_ll_carrier), some may have been counted before, whose contents are anything then. In a
- *   combine, each token has either all that the rank adds to it or nothing; in packets each of its
- *   elements has. A dead rank is missing at once, and its death is not the communicator's failure
- *   as long as that has a weft_ll with masks, but operations that wait for it fail. A masked rank
- *   that lives comes back by weft_ll_unmask, unless the network's connection to it was lost.
+ *   rank goes missing in a dispatch by rank with signals, none of its rows are counted. By expert,
+ *   and in packets (weft_ll_carrier), some may have been counted before; their contents are
+ *   undefined. In a combine, each token has either all that the rank adds to it or nothing; in
+ *   packets each of its elements has. A dead rank is missing at once, and its death is not the
+ *   communicator's failure as long as that has a weft_ll with masks, but operations that wait for
+ *   it fail. A masked rank that lives comes back by weft_ll_unmask, unless the network's connection
+ *   to it was lost.
  *
  * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
  * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
@@ -170,9 +171,9 @@ typedef enum weft_ll_route {
     WEFT_LL_RELAYED = 1
 } weft_ll_route;
 
-/* How it is known that rows and answers have come. Results are the same to the bit. Packets are
- * rows that tell it themselves, by every 16 bytes. They take more memory (weft_ll_query_sizes), and
- * need one node of R ranks, which are at most 8, WEFT_LL_ANSWER_SUMS or
+/* How a rank learns that rows and answers have come. Results are the same to the bit. In packets
+ * every 16 bytes of a row carry a mark of their arrival. Packets take more memory
+ * (weft_ll_query_sizes). They need one node of R ranks, at most 8; WEFT_LL_ANSWER_SUMS or
  * WEFT_LL_ANSWER_SUMS_WEIGHED_LATE of dtype; rows as they are, or with a scale of 32 bits for 4, 8,
  * 12, ... or 128 elements; and what is said below. L is the most experts that a rank has.
  * weft_ll_create tells what is lacking. */
@@ -219,14 +220,14 @@ typedef struct weft_ll_config {
      * experts get them so, with their scales. All zero: they stay as they are. */
     weft_quantisation quantisation;
     int32_t num_blocks; /* of every launch, as weft_ep_config's: the least of all ranks counts */
-    /* Each rank as it likes. By expert in packets, of more than R warps of a block, the last R do
-     * nothing but hear the ranks. */
+    /* Each rank as it likes. By expert in packets, if a block has more than R warps, its last R
+     * warps only receive what the ranks tell. */
     int32_t num_warps;
     weft_ll_route route; /* between nodes */
     weft_ll_on_missing on_missing;
-    /* WEFT_LL_MASK: a rank is missing that is awaited and silent for so long, in the first result
-     * three times as long; 0: the communicator's timeout_ms. The same on all ranks, since who waits
-     * for others says so four times in it. */
+    /* WEFT_LL_MASK: an awaited rank that is silent for this time is missing; in the first result
+     * for three times as long. 0: the communicator's timeout_ms. The same on all ranks, since a
+     * rank that waits for others announces this four times in that time. */
     uint32_t missing_ms;
     weft_ll_carrier carrier;
     /* 0: the experts of the weft_ep. Else this many, spread as in a weft_ep without tables. */
@@ -374,9 +375,9 @@ typedef struct weft_ll_combine_args {
     int32_t keep;
     /* To send: what the experts have made of the oldest result's rows, any memory of the machine.
      * By expert [L][C][hidden], of which the rows that came are read. By rank
-     * [R][max_tokens][hidden], for each row what this rank's experts made of it, weights applied;
-     * NULL by rank with WEFT_LL_ANSWER_IN_SLOTS, if answer_dtype is dtype: it is in the slots, in
-     * place of the rows, where the caller writes nothing more. */
+     * [R][max_tokens][hidden], for each row what this rank's experts made of it, weights applied.
+     * By rank with WEFT_LL_ANSWER_IN_SLOTS, if answer_dtype is dtype, it may be NULL: then the
+     * caller has written it to the slots, over the rows, and writes nothing more there. */
     const void *x;
     uint64_t x_stride_bytes; /* between rows; 0: they are dense */
     /* To receive. */
@@ -404,10 +405,10 @@ typedef struct weft_ll_combine_args {
 
 /* Stream operation, collective. Sums are made in fp32 without fused operations, begin with +0, and
  * are rounded once at their end (nearest even; every NaN becomes the positive quiet NaN with all
- * mantissa bits set). WEFT_LL_ANSWER_SUMS: each rank sums weight * row over its experts in
- * ascending order of the choices, rounds to answer_dtype, and sends; out = the sum of what comes,
- * in ascending rank order. So it is with all answers but WEFT_LL_ANSWER_ROWS: each rank sends the
- * rows in answer_dtype; out = the sum of weight * row in ascending order of the choices.
+ * mantissa bits set). With all answers but WEFT_LL_ANSWER_ROWS each rank sums weight * row over its
+ * experts in ascending order of the choices, rounds to answer_dtype, and sends; out = the sum of
+ * what comes, in ascending rank order. With WEFT_LL_ANSWER_ROWS each rank sends the rows in
+ * answer_dtype; out = the sum of weight * row in ascending order of the choices.
  *
  * Over several nodes with WEFT_LL_RELAYED, unless rows are answered, sums are made node by node, as
  * weft_ep_combine makes them: on each node, the token's own among them, what its ranks answer is
