@@ -102,8 +102,7 @@ static int run(struct job *job)
                                   .num_warmups = job->options->num_warmups,
                                   .num_iters = job->options->num_iters};
     TRY(timing_init(&job->timing));
-    job->report = (struct report){.output = job->options->output,
-                                  .num_ranks = job->rank.num_ranks,
+    job->report = (struct report){.num_ranks = job->rank.num_ranks,
                                   .num_topk = job->options->num_topk,
                                   .num_experts = job->options->num_experts};
     for (int32_t i = 0; i < job->options->num_tokens.count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The collectives of NCCL, as coll measures weft's.
+ * The collectives of NCCL, of the sizes and types that `weft coll` takes; a JSON object per figure.
  *
  *     weft run -n 4 --no-prefix -- nccl_coll
  *
@@ -10,13 +10,19 @@
 #include <stdlib.h>
 
 #include "collective_memory.h"
-#include "collective_options.h"
-#include "collective_report.h"
 #include "nccl_rank.h"
 #include "timing.h"
 #include "try.h"
+#include "workload/options.h"
 
-enum { CALLS = 20 };
+enum { CALLS = 20, MAX_ITERS = 10000 };
+
+struct collective_options {
+    struct option_list ops;    /* weft_collective */
+    struct option_steps sizes; /* bytes, as nccl-tests counts */
+    weft_dtype dtype;
+    int32_t num_iters, num_warmups;
+};
 
 /* The kind of memory that NCCL is given. */
 struct variant {
@@ -39,6 +45,27 @@ struct work {
     struct job *job;
     const struct collective *collective;
 };
+
+/* Microseconds per call of the slowest rank; wrong elements of all ranks. */
+static void print_figure(const struct work *work, const char *kernel, const struct figures *us,
+                         uint64_t num_wrong)
+{
+    const struct collective *collective = work->collective;
+    const char *op = collective_names[collective->kind], *variant = work->job->variant->algorithm;
+    const char *dtype = dtype_names[collective->source.dtype];
+    const unsigned long long bytes = collective_bytes(collective);
+    const double algbw = (double)bytes / us->median * 1e-3;
+    printf(
+        "{\"name\": \"nccl_%s_us\", \"value\": %.3f, \"unit\": \"us\", \"configuration\": \"cuda, "
+        "%d ranks, %s, %llu bytes, %s, %s\", ",
+        op, us->median, collective->num_ranks, dtype, bytes, variant, kernel);
+    printf("\"op\": \"%s\", \"algo\": \"%s\", \"num_ranks\": %d, \"bytes\": %llu, "
+           "\"dtype\": \"%s\", \"kernel\": \"%s\", \"us_min\": %.3f, \"us_max\": %.3f, "
+           "\"algbw\": %.3f, \"busbw\": %.3f, \"wrong\": %llu}\n",
+           op, variant, collective->num_ranks, bytes, dtype, kernel, us->min, us->max, algbw,
+           algbw * collective_bus_factor(collective), (unsigned long long)num_wrong);
+    fflush(stdout); /* measured figures stay, also when the program is ended */
+}
 
 /* ---------------------------------------------------------------- NCCL */
 
@@ -185,21 +212,16 @@ enum { NUM_VARIANTS = sizeof(variants) / sizeof(variants[0]) };
 static int measure_calls(struct work *work, const struct calls *calls, const char *kernel)
 {
     struct job *job = work->job;
-    struct collective_figure figure = {.library = "nccl",
-                                       .collective = work->collective,
-                                       .algorithm = job->variant->algorithm,
-                                       .asked = job->variant->algorithm,
-                                       .kernel = kernel};
+    struct figures us;
+    uint64_t num_wrong;
     TRY(collective_memory_wipe(&job->memory, work->collective));
     TRY(calls_enqueue(calls, job->rank.stream));
     TRY(nccl_rank_wait(&job->rank));
-    TRY(collective_memory_check(&job->memory, work->collective, &figure.num_wrong));
-    TRY(timing_measure(&job->timing, calls, &figure.us));
-    job->num_wrong += figure.num_wrong;
-    if (job->rank.rank == 0 && job->options->form == FORM_JSON)
-        collective_report_json(&figure);
-    else if (job->rank.rank == 0)
-        collective_report_line(&figure);
+    TRY(collective_memory_check(&job->memory, work->collective, &num_wrong));
+    TRY(timing_measure(&job->timing, calls, &us));
+    job->num_wrong += num_wrong;
+    if (job->rank.rank == 0)
+        print_figure(work, kernel, &us, num_wrong);
     return 0;
 }
 
@@ -220,10 +242,11 @@ static int measure_op(struct job *job, weft_collective kind)
 {
     struct collective collective = {
         .kind = kind, .source = job->source, .redop = WEFT_SUM, .num_ranks = job->rank.num_ranks};
-    for (int32_t i = 0; i < job->options->sizes.count; i++) {
-        collective.count = collective_count(&collective, (uint64_t)job->options->sizes.values[i]);
+    uint64_t bytes = job->options->sizes.min;
+    do {
+        collective.count = collective_count(&collective, bytes);
         TRY(measure_collective(job, &collective));
-    }
+    } while (option_steps_next(&job->options->sizes, &bytes));
     return 0;
 }
 
@@ -240,10 +263,8 @@ static int measure_ops(struct job *job)
 static int measure_variant(struct job *job, const struct variant *variant)
 {
     job->variant = variant;
-    job->memory =
-        (struct collective_memory){.comm = job->rank.comm,
-                                   .stream = job->rank.stream,
-                                   .max_bytes = collective_options_max_bytes(job->options)};
+    job->memory = (struct collective_memory){
+        .comm = job->rank.comm, .stream = job->rank.stream, .max_bytes = job->options->sizes.max};
     const int result = measure_ops(job);
     collective_memory_destroy(&job->memory);
     if (result == 0) /* else other ranks may be gone, without whom windows cannot be closed */
@@ -265,8 +286,6 @@ static int run(struct job *job)
     TRY(timing_init(&job->timing));
     /* NCCL promises no order of its sums: those of small whole numbers need none. */
     job->source = (struct element_source){1, options->dtype, ELEMENTS_WHOLE, NULL};
-    if (options->form != FORM_JSON && job->rank.rank == 0)
-        collective_report_heading();
     for (int i = 0; i < NUM_VARIANTS; i++)
         TRY(measure_variant(job, &variants[i]));
     if (job->num_wrong == 0)
@@ -276,11 +295,25 @@ static int run(struct job *job)
     return -1;
 }
 
+#define AT(member) OPTION_AT(struct collective_options, member)
+
+static const struct option_row option_table[] = {
+    {OPTION_CHOICES, "ops", "LIST", "The operations",
+     "all_reduce,reduce_scatter,all_gather,all_to_all,broadcast", AT(ops),
+     .choices = collective_names},
+    {OPTION_STEPS, "bytes", "SIZES", "Sizes, as weft coll has them", "1K:64M:x4", AT(sizes)},
+    {OPTION_CHOICE, "dtype", "TYPE", "Type of elements", "bf16", AT(dtype), WEFT_INT32,
+     .choices = dtype_names + 1},
+    {OPTION_INTEGER, "iters", "N", "Iterations that count", "21", AT(num_iters), 1, MAX_ITERS},
+    {OPTION_INTEGER, "warmup", "N", "Iterations before them", "3", AT(num_warmups), 0, MAX_ITERS},
+    {0}};
+
 int main(int argc, char **argv)
 {
-    struct collective_options options;
+    static const struct option_set set = {option_table, "The collectives of NCCL.", NULL};
+    struct collective_options options = {0};
     struct job job = {.options = &options};
-    collective_options_parse(&options, "The collectives of NCCL.", argc, argv);
+    options_parse(&set, &options, argc, argv);
     const int result = run(&job);
     timing_destroy(&job.timing);
     nccl_rank_close(&job.rank, result);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Makes figures, one JSON object per line, of what `weft ep --json` prints on GPUs.
-# With -v trace=NAME the lines are of layers of that trace, then of uniform routing of its shape;
+# Makes figures, one JSON object per line, of what `weft ep --json` and `weft coll --json` print on
+# GPUs. With -v trace=NAME the lines are of layers of that trace, then of uniform routing of its shape;
 # each figure has imbalances, and a figure more has the medians over the layers.
 
 function field(name,    text) {
@@ -39,6 +39,23 @@ function print_figure(name, us, us_min, us_max, more) {
         (field("blocks") > 0 ? ", " field("blocks") " SMs" : ""), field("ranks"), field("tokens"),
         field("experts"), rows(), kernel(), field("blocks"), us_min, us_max, more
     fflush()
+}
+
+# A collective, out of place.
+field("busbw") != "" {
+    if (field("in_place") == "true") next
+    op = field("op"); way = field("graph_calls") > 0 ? "graph" : "stream"
+    printf "{\"name\": \"weft_%s_us\", \"value\": %.3f, \"unit\": \"us\", \"configuration\": " \
+        "\"cuda, %d ranks, %s, %d bytes, %s, %s\", \"op\": \"%s\", \"algo\": \"%s\", " \
+        "\"asked\": \"%s\", \"num_ranks\": %d, \"bytes\": %d, \"dtype\": \"%s\", \"kernel\": " \
+        "\"%s\", \"num_blocks\": %d, \"num_warps\": %d, \"us_min\": %.3f, \"us_max\": %.3f, " \
+        "\"algbw\": %.3f, \"busbw\": %.3f, \"wrong\": %d}\n", op, field("us_median"),
+        field("ranks"), field("dtype"), field("bytes"), field("algo"), way, op, field("algo"),
+        field("asked"), field("ranks"), field("bytes"), field("dtype"), way, field("blocks"),
+        field("warps"), field("us_min"), field("us_max"), field("algbw"), field("busbw"),
+        field("errors")
+    fflush()
+    next
 }
 
 {
