@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Makes figures, one JSON object per line, of what `weft ep --json` and `weft coll --json` print on
-# GPUs. With -v trace=NAME the lines are of layers of that trace, then of uniform routing of its shape;
-# each figure has imbalances, and a figure more has the medians over the layers.
+# GPUs. With -v trace=NAME the lines are of layers of that trace, then of uniform routing of its
+# shape; each figure has imbalances, and a figure more has the medians over the layers.
 
 function field(name,    text) {
     if (!match($0, "\"" name "\": ?\"?[^\",}]*")) return ""
