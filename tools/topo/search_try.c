@@ -267,7 +267,7 @@ static struct rest rest_of_all(const struct search *search, enum order order, in
     const int is_ring = search->now->pattern == PATTERN_RING;
     struct rest rest = {order, 0, -1, -1, steps_left};
     if (search->reach == TOPO_SEVERAL_NODES)
-        rest.net_step = is_ring ? last : search->now->pattern == PATTERN_SPLIT_TREE ? 1 : 0;
+        rest.net_step = is_ring ? last : 0;
     else if (is_ring)
         rest.closing_step = last;
     return rest;

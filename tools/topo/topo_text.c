@@ -189,12 +189,8 @@ static const char *pattern_words(enum pattern pattern)
         return "a chain; the first GPU talks to other machines";
     case PATTERN_BALANCED_TREE:
         return "a chain; the first two GPUs share what goes to other machines";
-    case PATTERN_SPLIT_TREE:
-        return "a chain; the first GPU receives from other machines, the second sends to them";
-    case PATTERN_NVLS:
-        return "the switch sums and copies; a head works for a part of the data";
     default:
-        return "by switches of the network";
+        return "the switch sums and copies; a head works for a part of the data";
     }
 }
 
@@ -234,32 +230,6 @@ static void print_sets(const struct topo_view *view)
     }
 }
 
-/* ------------------------------------------------------------------ over all machines */
-
-static void print_connections(const struct topo_job *job)
-{
-    enum { SHOWN = 16 };
-    const struct connections *all = &job->connections;
-    const double slowest_gbps = topo_slowest_ring_gbps(job);
-    printf("\nOver %" PRId32 " machines: %" PRId32 " channels, %" PRId32 " ranks; ", all->num_nodes,
-           all->num_channels, all->num_ranks);
-    if (slowest_gbps > 0)
-        printf("rings of %g GB/s each to the network, as the slowest machine has them\n",
-               slowest_gbps);
-    else
-        printf("no bandwidth, as no ring was found on one of them\n");
-    for (int32_t c = 0; c < all->num_channels && c < 2; c++) {
-        int32_t rank = 0;
-        printf("  ring %" PRId32 ":", c);
-        for (int32_t i = 0; i < all->num_ranks && i < SHOWN; i++) {
-            printf(" %" PRId32, rank);
-            rank = links_of(all, c, rank)->ring_next;
-        }
-        printf(all->num_ranks > SHOWN ? " ...\n" : "\n");
-    }
-    printf("(--json has all)\n");
-}
-
 static void print_machine(const struct topo_view *view)
 {
     print_counts(view);
@@ -282,9 +252,5 @@ int topo_print_text(const struct topo_job *job)
                    job->num_machines);
         print_machine(&job->machines[i]);
     }
-    if (job->connections.num_ranks > 0)
-        print_connections(job);
-    if (job->why_not_connected[0] != '\0')
-        printf("\nNo rings and trees over the machines: %s.\n", job->why_not_connected);
     return 0;
 }

@@ -2,28 +2,15 @@
 #include "topo_view.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
-const enum channels_id topo_set_order[TOPO_NUM_SETS] = {
-    CHANNELS_RING, CHANNELS_TREE, CHANNELS_NVLS, CHANNELS_COLLNET_CHAIN, CHANNELS_COLLNET_DIRECT};
+const enum channels_id topo_set_order[TOPO_NUM_SETS] = {CHANNELS_RING, CHANNELS_TREE,
+                                                        CHANNELS_NVLS};
 
 const struct channels *topo_view_set(const struct topo_view *view, enum channels_id id)
 {
     const struct channels *set = view->sets.of[id];
     return set != NULL && set->num_channels > 0 ? set : NULL;
-}
-
-double topo_slowest_ring_gbps(const struct topo_job *job)
-{
-    double least = INFINITY;
-    for (int32_t i = 0; i < job->num_machines; i++) {
-        const struct channels *rings = topo_view_set(&job->machines[i], CHANNELS_RING);
-        if (rings == NULL || !channels_were_found(rings))
-            return 0;
-        least = (double)rings->bw_inter < least ? (double)rings->bw_inter : least;
-    }
-    return least;
 }
 
 int32_t topo_port_of(const struct topo_view *view, const struct channels *channels, int32_t c,
@@ -35,8 +22,8 @@ int32_t topo_port_of(const struct topo_view *view, const struct channels *channe
 
 const char *topo_set_name(enum channels_id id)
 {
-    static const char *const names[] = {"rings", "trees", "collnet chains", "NVLS",
-                                        "collnet direct"};
+    static const char *const names[] = {
+        [CHANNELS_RING] = "rings", [CHANNELS_TREE] = "trees", [CHANNELS_NVLS] = "NVLS"};
     return names[id];
 }
 

@@ -2,8 +2,8 @@
 /* The findings of weft topo, and the ways to show them. */
 #pragma once
 
-#include "topo/connect.h"
 #include "topo/paths.h"
+#include "topo/search.h"
 
 struct topo_view {
     char name[320]; /* the file; "this machine"; of a job, of which host */
@@ -18,25 +18,19 @@ struct topo_view {
 struct topo_job {
     int32_t num_machines;
     struct topo_view *machines;
-    char why_not_connected[400];    /* "": there are rings and trees over all nodes, or one node */
-    struct connections connections; /* of no ranks, if there are none */
 };
 
 /* In the order in which they are shown. */
-enum { TOPO_NUM_SETS = 5 };
+enum { TOPO_NUM_SETS = 3 };
 extern const enum channels_id topo_set_order[TOPO_NUM_SETS];
 
 /* Those that there are; NULL: none. */
 const struct channels *topo_view_set(const struct topo_view *view, enum channels_id id);
 
-/* For connected machines: the rate of each ring channel to the network. */
 enum topo_end { TOPO_COMES, TOPO_GOES };
 /* The index of the port by which a channel comes from the network or goes to it; -1: none. */
 int32_t topo_port_of(const struct topo_view *view, const struct channels *channels, int32_t c,
                      enum topo_end end);
-
-/* 0 if one of the machines has no ring. */
-double topo_slowest_ring_gbps(const struct topo_job *job);
 
 const char *topo_set_name(enum channels_id id);
 /* Bus ids as files have them. */
