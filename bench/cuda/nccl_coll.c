@@ -9,10 +9,11 @@
  */
 #include <stdlib.h>
 
-#include "collective_memory.h"
 #include "nccl_rank.h"
 #include "timing.h"
 #include "try.h"
+#include "workload/collective.h"
+#include "workload/of_ranks.h"
 #include "workload/options.h"
 
 enum { CALLS = 20, MAX_ITERS = 10000 };
@@ -24,11 +25,17 @@ struct collective_options {
     int32_t num_iters, num_warmups;
 };
 
+struct memory {
+    void *send, *recv;         /* [bytes] of the GPU */
+    uint64_t bytes;            /* of all operations */
+    char *received, *expected; /* [bytes] of the host */
+};
+
 /* The kind of memory that NCCL is given. */
 struct variant {
     const char *algorithm, *stream_kernel, *graph_kernel;
-    int (*open)(struct nccl_rank *rank, struct collective_memory *memory);
-    void (*close)(struct nccl_rank *rank, struct collective_memory *memory);
+    int (*open)(struct nccl_rank *rank, struct memory *memory);
+    void (*close)(struct nccl_rank *rank, struct memory *memory);
 };
 
 struct job {
@@ -36,7 +43,7 @@ struct job {
     const struct variant *variant;
     struct nccl_rank rank;
     struct timing timing;
-    struct collective_memory memory;
+    struct memory memory;
     struct element_source source; /* of all inputs */
     uint64_t num_wrong;           /* in all figures */
 };
@@ -159,15 +166,15 @@ static int enqueue_call(void *argument)
 
 /* ---------------------------------------------------------------- memory */
 
-static int open_plain(struct nccl_rank *rank, struct collective_memory *memory)
+static int open_plain(struct nccl_rank *rank, struct memory *memory)
 {
     (void)rank;
-    CUDA_TRY(cudaMalloc(&memory->send, memory->max_bytes));
-    CUDA_TRY(cudaMalloc(&memory->recv, memory->max_bytes));
+    CUDA_TRY(cudaMalloc(&memory->send, memory->bytes));
+    CUDA_TRY(cudaMalloc(&memory->recv, memory->bytes));
     return 0;
 }
 
-static void close_plain(struct nccl_rank *rank, struct collective_memory *memory)
+static void close_plain(struct nccl_rank *rank, struct memory *memory)
 {
     (void)rank;
     cudaFree(memory->send);
@@ -177,18 +184,18 @@ static void close_plain(struct nccl_rank *rank, struct collective_memory *memory
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 static ncclWindow_t windows[2];
 
-static int open_windows(struct nccl_rank *rank, struct collective_memory *memory)
+static int open_windows(struct nccl_rank *rank, struct memory *memory)
 {
-    NCCL_TRY(ncclMemAlloc(&memory->send, memory->max_bytes));
-    NCCL_TRY(ncclMemAlloc(&memory->recv, memory->max_bytes));
-    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->send, memory->max_bytes, &windows[0],
+    NCCL_TRY(ncclMemAlloc(&memory->send, memory->bytes));
+    NCCL_TRY(ncclMemAlloc(&memory->recv, memory->bytes));
+    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->send, memory->bytes, &windows[0],
                                     NCCL_WIN_COLL_SYMMETRIC));
-    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->recv, memory->max_bytes, &windows[1],
+    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->recv, memory->bytes, &windows[1],
                                     NCCL_WIN_COLL_SYMMETRIC));
     return 0;
 }
 
-static void close_windows(struct nccl_rank *rank, struct collective_memory *memory)
+static void close_windows(struct nccl_rank *rank, struct memory *memory)
 {
     for (int i = 0; i < 2; i++) {
         if (windows[i] != NULL)
@@ -209,15 +216,49 @@ enum { NUM_VARIANTS = sizeof(variants) / sizeof(variants[0]) };
 
 /* ---------------------------------------------------------------- measurement */
 
+enum { POISON = 0xff };
+
+static int open_memory(struct job *job)
+{
+    struct memory *memory = &job->memory;
+    const size_t element_bytes = dtype_bytes(job->source.dtype);
+    const uint64_t count = memory->bytes / element_bytes;
+    TRY(job->variant->open(&job->rank, memory));
+    CUDA_TRY(cudaMallocHost((void **)&memory->received, memory->bytes));
+    CUDA_TRY(cudaMallocHost((void **)&memory->expected, memory->bytes));
+    elements_fill(&job->source, job->rank.rank, 0, count, memory->received);
+    CUDA_TRY(
+        cudaMemcpy(memory->send, memory->received, count * element_bytes, cudaMemcpyHostToDevice));
+    /* Streams that do not wait for the default stream may use it at once. */
+    CUDA_TRY(cudaDeviceSynchronize());
+    return 0;
+}
+
+/* Elements that are wrong, of all ranks. */
+static int count_wrong(const struct work *work, const struct calls *calls, uint64_t *num_wrong)
+{
+    const struct nccl_rank *rank = &work->job->rank;
+    const struct memory *memory = &work->job->memory;
+    const weft_dtype dtype = work->collective->source.dtype;
+    const uint64_t bytes = collective_recv_bytes(work->collective, rank->rank);
+    uint64_t first_wrong;
+    CUDA_TRY(cudaMemsetAsync(memory->recv, POISON, bytes, rank->stream));
+    TRY(calls_enqueue(calls, rank->stream));
+    TRY(nccl_rank_wait(rank));
+    CUDA_TRY(cudaMemcpy(memory->received, memory->recv, bytes, cudaMemcpyDeviceToHost));
+    int64_t sum = (int64_t)elements_count_wrong(dtype, memory->received, memory->expected,
+                                                bytes / dtype_bytes(dtype), &first_wrong);
+    WEFT_TRY(sum_of_ranks(rank->comm, &sum, 1));
+    *num_wrong = (uint64_t)sum;
+    return 0;
+}
+
 static int measure_calls(struct work *work, const struct calls *calls, const char *kernel)
 {
     struct job *job = work->job;
     struct figures us;
     uint64_t num_wrong;
-    TRY(collective_memory_wipe(&job->memory, work->collective));
-    TRY(calls_enqueue(calls, job->rank.stream));
-    TRY(nccl_rank_wait(&job->rank));
-    TRY(collective_memory_check(&job->memory, work->collective, &num_wrong));
+    TRY(count_wrong(work, calls, &num_wrong));
     TRY(timing_measure(&job->timing, calls, &us));
     job->num_wrong += num_wrong;
     if (job->rank.rank == 0)
@@ -229,7 +270,8 @@ static int measure_collective(struct job *job, const struct collective *collecti
 {
     struct work work = {job, collective};
     struct calls calls = {.enqueue = enqueue_call, .argument = &work, .num_calls = CALLS};
-    collective_memory_expect(&job->memory, collective);
+    collective_expect(collective, job->rank.rank, 0,
+                      collective_recv_bytes(collective, job->rank.rank), job->memory.expected);
     TRY(measure_calls(&work, &calls, job->variant->stream_kernel));
     int result = calls_capture(&calls, job->rank.stream);
     if (result == 0)
@@ -253,8 +295,7 @@ static int measure_op(struct job *job, weft_collective kind)
 static int measure_ops(struct job *job)
 {
     const struct collective_options *options = job->options;
-    TRY(job->variant->open(&job->rank, &job->memory));
-    TRY(collective_memory_init(&job->memory, &job->source));
+    TRY(open_memory(job));
     for (int32_t i = 0; i < options->ops.count; i++)
         TRY(measure_op(job, (weft_collective)options->ops.values[i]));
     return 0;
@@ -263,10 +304,10 @@ static int measure_ops(struct job *job)
 static int measure_variant(struct job *job, const struct variant *variant)
 {
     job->variant = variant;
-    job->memory = (struct collective_memory){
-        .comm = job->rank.comm, .stream = job->rank.stream, .max_bytes = job->options->sizes.max};
+    job->memory = (struct memory){.bytes = job->options->sizes.max};
     const int result = measure_ops(job);
-    collective_memory_destroy(&job->memory);
+    cudaFreeHost(job->memory.received);
+    cudaFreeHost(job->memory.expected);
     if (result == 0) /* else other ranks may be gone, without whom windows cannot be closed */
         variant->close(&job->rank, &job->memory);
     return result;
@@ -276,13 +317,8 @@ static int run(struct job *job)
 {
     const struct collective_options *options = job->options;
     TRY(nccl_rank_open(&job->rank));
-    job->timing = (struct timing){.comm = job->rank.comm,
-                                  .stream = job->rank.stream,
-                                  .meet = nccl_rank_meet,
-                                  .wait = nccl_rank_wait,
-                                  .argument = &job->rank,
-                                  .num_warmups = options->num_warmups,
-                                  .num_iters = options->num_iters};
+    job->timing = (struct timing){
+        .rank = &job->rank, .num_warmups = options->num_warmups, .num_iters = options->num_iters};
     TRY(timing_init(&job->timing));
     /* NCCL promises no order of its sums: those of small whole numbers need none. */
     job->source = (struct element_source){1, options->dtype, ELEMENTS_WHOLE, NULL};
