@@ -241,7 +241,7 @@ static void must_read_as_written(const struct xml *root)
 {
     struct xml *again = NULL;
     char *text = print(root);
-    if (xml_parse(&topo_format, "fuzz", text, strlen(text), &again) != WEFT_OK)
+    if (topo_parse("fuzz", text, strlen(text), &again) != WEFT_OK)
         give_up("what was written is refused: %s", weft__last_error());
     char *twice = print(again);
     if (strcmp(text, twice) != 0)

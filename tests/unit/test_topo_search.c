@@ -253,14 +253,6 @@ static void use_path(struct usage *usage, const struct topo_path *path, double b
     }
 }
 
-static struct topo_node *gpu_of(const struct topo *topo, int32_t rank)
-{
-    int32_t i = 0;
-    while (topo_at(topo, TOPO_GPU, i)->gpu.rank != rank)
-        i++;
-    return topo_at(topo, TOPO_GPU, i);
-}
-
 /* Links of a channel that is a ring, or a chain where the first GPU is the one at the port. */
 static void use_channel(struct usage *usage, const struct topo *topo,
                         const struct channels *channels, int c)
@@ -270,21 +262,24 @@ static void use_channel(struct usage *usage, const struct topo *topo,
     const int is_ring = channels->pattern == PATTERN_RING;
     for (int32_t i = 0; i < last; i++)
         use_path(usage,
-                 topo_path(gpu_of(topo, channel->ranks[i]), gpu_of(topo, channel->ranks[i + 1])),
+                 topo_path(topo_gpu_of_rank(topo, channel->ranks[i]),
+                           topo_gpu_of_rank(topo, channel->ranks[i + 1])),
                  (double)channels->bw_intra);
     if (channel->nets[0] < 0) {
         if (is_ring)
             use_path(usage,
-                     topo_path(gpu_of(topo, channel->ranks[last]), gpu_of(topo, channel->ranks[0])),
+                     topo_path(topo_gpu_of_rank(topo, channel->ranks[last]),
+                               topo_gpu_of_rank(topo, channel->ranks[0])),
                      (double)channels->bw_intra);
         return;
     }
     use_path(usage,
-             topo_path(topo_at(topo, TOPO_NET, channel->nets[0]), gpu_of(topo, channel->ranks[0])),
+             topo_path(topo_at(topo, TOPO_NET, channel->nets[0]),
+                       topo_gpu_of_rank(topo, channel->ranks[0])),
              (double)channels->bw_inter);
     if (channels->pattern != PATTERN_BALANCED_TREE)
         use_path(usage,
-                 topo_path(gpu_of(topo, channel->ranks[is_ring ? last : 0]),
+                 topo_path(topo_gpu_of_rank(topo, channel->ranks[is_ring ? last : 0]),
                            topo_at(topo, TOPO_NET, channel->nets[1])),
                  (double)channels->bw_inter);
 }
@@ -357,7 +352,8 @@ TEST(heads_are_different_and_fit)
         assert_ok(search_all(topo, expectations[i].reach, &sets));
         const struct channels *nvls = sets.of[CHANNELS_NVLS];
         for (int a = 0; a < nvls->num_channels; a++) {
-            const struct topo_link *fastest = &gpu_of(topo, nvls->channel[a].ranks[0])->links[0];
+            const struct topo_link *fastest =
+                &topo_gpu_of_rank(topo, nvls->channel[a].ranks[0])->links[0];
             assert_int_equal(fastest->type, TOPO_NVL);
             assert_true((float)(nvls->num_channels + 1) * nvls->bw_intra <= fastest->bw);
             for (int b = 0; b < a; b++)

@@ -12,14 +12,6 @@ static uint64_t name_of(const struct topo_node *node)
     return (uint64_t)node->host << 56 | (uint64_t)dev;
 }
 
-static const struct topo_node *gpu_of_rank(const struct topo *topo, int32_t rank)
-{
-    int32_t index = 0;
-    while (topo_at(topo, TOPO_GPU, index)->gpu.rank != rank)
-        index++;
-    return topo_at(topo, TOPO_GPU, index);
-}
-
 static weft_result add_device(struct xml *channel, const char *element,
                               const struct topo_node *node, struct xml **device)
 {
@@ -45,7 +37,7 @@ static weft_result add_channel(const struct topo *topo, const struct channels *c
     if (reach == TOPO_SEVERAL_NODES)
         WEFT__TRY(add_net(topo, channel->nets[0], element));
     for (int32_t i = 0; i < num_gpus; i++) {
-        WEFT__TRY(add_device(element, "gpu", gpu_of_rank(topo, channel->ranks[i]), &gpu));
+        WEFT__TRY(add_device(element, "gpu", topo_gpu_of_rank(topo, channel->ranks[i]), &gpu));
         if (topo->constants->dialect == TOPO_DIALECT_RANKS)
             WEFT__TRY(xml_set(gpu, "rank", "%" PRId32, channel->ranks[i]));
     }

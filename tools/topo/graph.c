@@ -52,6 +52,14 @@ struct topo_node *topo_find(const struct topo *topo, enum topo_kind kind, int32_
     return NULL;
 }
 
+struct topo_node *topo_gpu_of_rank(const struct topo *topo, int32_t rank)
+{
+    int32_t index = 0;
+    while (topo_at(topo, TOPO_GPU, index)->gpu.rank != rank)
+        index++;
+    return topo_at(topo, TOPO_GPU, index);
+}
+
 static void free_paths_of(const struct topo *topo, struct topo_node *node)
 {
     for (int kind = 0; kind < TOPO_NUM_KINDS; kind++) {

@@ -168,20 +168,12 @@ static void draw_machine(const struct canvas *canvas)
 
 /* ------------------------------------------------------------------ channels */
 
-static int are_alike(const struct channels *channels, int32_t a, int32_t b)
-{
-    return memcmp(channels->channel[a].nets, channels->channel[b].nets,
-                  sizeof channels->channel[a].nets) == 0 &&
-           memcmp(channels->channel[a].ranks, channels->channel[b].ranks,
-                  (size_t)channels->num_gpus * sizeof(int32_t)) == 0;
-}
-
 /* How often channel c is there, 0 if an earlier one is like it. */
 static int count_alike(const struct channels *channels, int32_t c)
 {
     int count = 0;
     for (int32_t i = 0; i < channels->num_channels; i++) {
-        if (!are_alike(channels, i, c))
+        if (!topo_channels_are_same(channels, i, c))
             continue;
         if (i < c)
             return 0;

@@ -149,14 +149,6 @@ static void print_matrix(const struct topo_view *view, enum topo_kind kind)
 
 /* ------------------------------------------------------------------ channels */
 
-static int are_same(const struct channels *channels, int32_t a, int32_t b)
-{
-    const struct channel *one = &channels->channel[a], *other = &channels->channel[b];
-    const size_t num_shown = channels->id == CHANNELS_NVLS ? 1 : (size_t)channels->num_gpus;
-    return memcmp(one->nets, other->nets, sizeof one->nets) == 0 &&
-           memcmp(one->ranks, other->ranks, num_shown * sizeof *one->ranks) == 0;
-}
-
 static void print_port(const struct topo_view *view, int32_t net, const char *form)
 {
     if (net >= 0)
@@ -214,8 +206,8 @@ static void print_set(const struct topo_view *view, const struct channels *chann
                topo_set_name(channels->id), pattern_name(channels->pattern));
     printf("\n  %s\n", pattern_words(channels->pattern));
     for (int32_t first = 0, last; first < channels->num_channels; first = last + 1) {
-        for (last = first;
-             last + 1 < channels->num_channels && are_same(channels, first, last + 1);)
+        for (last = first; last + 1 < channels->num_channels &&
+                           topo_channels_are_same(channels, first, last + 1);)
             last++;
         print_channel(view, channels, first, last);
     }

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 const enum channels_id topo_set_order[TOPO_NUM_SETS] = {CHANNELS_RING, CHANNELS_TREE,
                                                         CHANNELS_NVLS};
@@ -20,6 +21,14 @@ int32_t topo_port_of(const struct topo_view *view, const struct channels *channe
                                                                 : -1;
 }
 
+int topo_channels_are_same(const struct channels *channels, int32_t a, int32_t b)
+{
+    const struct channel *one = &channels->channel[a], *other = &channels->channel[b];
+    const size_t num_shown = channels->id == CHANNELS_NVLS ? 1 : (size_t)channels->num_gpus;
+    return memcmp(one->nets, other->nets, sizeof one->nets) == 0 &&
+           memcmp(one->ranks, other->ranks, num_shown * sizeof *one->ranks) == 0;
+}
+
 const char *topo_set_name(enum channels_id id)
 {
     static const char *const names[] = {
@@ -31,14 +40,6 @@ void topo_bus_id_text(uint64_t id, char text[32])
 {
     snprintf(text, 32, "%04" PRIx64 ":%02" PRIx64 ":%02" PRIx64 ".%" PRIx64, id >> 20,
              id >> 12 & 0xff, id >> 4 & 0xff, id & 0xf);
-}
-
-struct topo_node *topo_gpu_of_rank(const struct topo *topo, int32_t rank)
-{
-    int32_t index = 0;
-    while (topo_at(topo, TOPO_GPU, index)->gpu.rank != rank)
-        index++;
-    return topo_at(topo, TOPO_GPU, index);
 }
 
 void topo_node_text(const struct topo_view *view, const struct topo_node *node, char text[64])
