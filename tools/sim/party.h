@@ -123,6 +123,13 @@ struct party {
     struct rng ll_rng;  /* what this rank decides by itself */
 };
 
+/* An array local to the rank, with guards. `at` is the pointer to it; NULL ends a list of these. */
+struct party_array {
+    void *at;
+    size_t num_bytes;
+};
+weft_result party_alloc(struct party *party, const struct party_array *arrays);
+
 /* The objects and buffers for shape->op. On failure too, party_close must follow. */
 weft_result party_open(struct party *party);
 /* Destroys what there is; complains when a guard was overwritten. */
