@@ -32,12 +32,12 @@ function kernel() {
 
 function print_figure(name, us, us_min, us_max, more) {
     printf "{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"configuration\": \"cuda, %d " \
-        "ranks, tokens per rank %d, rows of %s bytes, top-%d of %d experts, %s%s\", " \
+        "ranks, tokens per rank %d, rows of %s bytes, top-%d of %d experts, %s%s%s\", " \
         "\"num_ranks\": %d, \"num_tokens\": %d, \"num_experts\": %d, \"bytes\": \"%s\", " \
         "\"kernel\": \"%s\", \"num_sms\": %d, \"us_min\": %.3f, \"us_max\": %.3f, %s}\n", name, us,
         field("ranks"), field("tokens"), rows(), field("topk"), field("experts"), kernel(),
-        (field("blocks") > 0 ? ", " field("blocks") " SMs" : ""), field("ranks"), field("tokens"),
-        field("experts"), rows(), kernel(), field("blocks"), us_min, us_max, more
+        (field("blocks") > 0 ? ", " field("blocks") " SMs" : ""), about, field("ranks"),
+        field("tokens"), field("experts"), rows(), kernel(), field("blocks"), us_min, us_max, more
     fflush()
 }
 
@@ -72,6 +72,7 @@ trace == "" { print_figure(figure_name(op), us, field("us_min"), field("us_max")
 field("trace") == "null" { uniform[op] = field("bytes_remote") / us }
 
 function print_of_trace(layer, v, us_min, us_max) {
+    about = ", layer " layer " of " trace
     print_figure(figure_name(op), v[1], us_min, us_max, sprintf("\"trace\": \"%s\", \"layer\": " \
         "\"%s\", \"wrong\": %d, \"gb_per_s\": %.3f, \"nvlink_gb_per_s\": %.3f, \"imbalance\": " \
         "%.3f, \"nvlink_imbalance\": %.3f, \"vs_uniform\": %.3f", trace, layer, wrong, v[2], v[3],

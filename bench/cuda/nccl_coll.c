@@ -107,29 +107,6 @@ static int all_to_all(const struct job *job, size_t count, ncclDataType_t type)
     return 0;
 }
 
-/* Rows to the root, or from it, which is rank 0. */
-static int gather_or_scatter(const struct job *job, weft_collective kind, size_t count,
-                             ncclDataType_t type)
-{
-    const struct nccl_rank *rank = &job->rank;
-    const size_t row_bytes = count * dtype_bytes(job->source.dtype);
-    char *send = job->memory.send, *recv = job->memory.recv;
-    NCCL_TRY(ncclGroupStart());
-    for (int32_t other = 0; rank->rank == 0 && other < rank->num_ranks; other++) {
-        const size_t offset = (size_t)other * row_bytes;
-        if (kind == WEFT_GATHER)
-            NCCL_TRY(ncclRecv(recv + offset, count, type, other, rank->nccl, rank->stream));
-        else
-            NCCL_TRY(ncclSend(send + offset, count, type, other, rank->nccl, rank->stream));
-    }
-    if (kind == WEFT_GATHER)
-        NCCL_TRY(ncclSend(send, count, type, 0, rank->nccl, rank->stream));
-    else
-        NCCL_TRY(ncclRecv(recv, count, type, 0, rank->nccl, rank->stream));
-    NCCL_TRY(ncclGroupEnd());
-    return 0;
-}
-
 static int enqueue_call(void *argument)
 {
     const struct work *work = argument;
@@ -152,12 +129,6 @@ static int enqueue_call(void *argument)
         return 0;
     case WEFT_ALL_TO_ALL:
         return all_to_all(job, count, type);
-    case WEFT_REDUCE:
-        NCCL_TRY(ncclReduce(send, recv, count, type, ncclSum, 0, nccl, stream));
-        return 0;
-    case WEFT_GATHER:
-    case WEFT_SCATTER:
-        return gather_or_scatter(job, work->collective->kind, count, type);
     default:
         NCCL_TRY(ncclBroadcast(send, recv, count, type, 0, nccl, stream));
         return 0;
@@ -333,10 +304,13 @@ static int run(struct job *job)
 
 #define AT(member) OPTION_AT(struct collective_options, member)
 
+/* By weft_collective. */
+static const char *const op_names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                       "all_to_all", "broadcast",      NULL};
+
 static const struct option_row option_table[] = {
     {OPTION_CHOICES, "ops", "LIST", "The operations",
-     "all_reduce,reduce_scatter,all_gather,all_to_all,broadcast", AT(ops),
-     .choices = collective_names},
+     "all_reduce,reduce_scatter,all_gather,all_to_all,broadcast", AT(ops), .choices = op_names},
     {OPTION_STEPS, "bytes", "SIZES", "Sizes, as weft coll has them", "1K:64M:x4", AT(sizes)},
     {OPTION_CHOICE, "dtype", "TYPE", "Type of elements", "bf16", AT(dtype), WEFT_INT32,
      .choices = dtype_names + 1},
