@@ -24,6 +24,12 @@ void party_complain(struct party *party, const char *format, ...)
     va_end(arguments);
 }
 
+void party_tell(void *of, int is_right, const char *text)
+{
+    if (!is_right)
+        party_complain(of, "%s", text);
+}
+
 void party_expect(struct party *party, const char *what, int32_t i, double found, double expected)
 {
     if (found < expected || found > expected)

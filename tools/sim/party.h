@@ -156,5 +156,7 @@ weft_result party_run_calls(struct party *party, int32_t round);
 /* Notes a wrong result. */
 void party_complain(struct party *party, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Complains if it is not right; `of` is the party, as checkers have it. */
+void party_tell(void *of, int is_right, const char *text);
 /* Complains about number `i` of `what` unless it is as expected. */
 void party_expect(struct party *party, const char *what, int32_t i, double found, double expected);

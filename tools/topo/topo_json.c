@@ -5,10 +5,10 @@
 #include "topo_view.h"
 #include "workload/output.h"
 
-static json_t *node_as_json(const struct topo_view *view, const struct topo_node *node)
+static json_t *node_as_json(const struct topo_node *node)
 {
     char name[64], bus_id[32];
-    topo_node_text(view, node, name);
+    topo_node_text(node, name);
     topo_bus_id_text(node->id, bus_id);
     json_t *object = json_pack("{s:s, s:s, s:i}", "kind", topo_kind_name(node->kind), "name", name,
                                "index", node->index);
@@ -43,7 +43,7 @@ static json_t *nodes_as_json(const struct topo_view *view)
     for (int kind = 0; kind < TOPO_NUM_KINDS; kind++)
         for (int32_t i = 0; i < topo_count(view->topo, (enum topo_kind)kind); i++) {
             const struct topo_node *node = topo_at(view->topo, (enum topo_kind)kind, i);
-            json_t *object = node_as_json(view, node);
+            json_t *object = node_as_json(node);
             json_object_set_new(object, "links", links_as_json(node));
             json_array_append_new(nodes, object);
         }

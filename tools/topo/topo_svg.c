@@ -39,12 +39,6 @@ static struct point *point_of(const struct canvas *canvas, const struct topo_nod
 
 /* ------------------------------------------------------------------ layout */
 
-static int is_below(const struct topo_link *link, const struct topo_node *from)
-{
-    return link->to != from && link->to->kind != TOPO_CPU &&
-           (link->type == TOPO_PIX || link->to->kind == TOPO_NET);
-}
-
 /* Leaves get columns; what is above is in the middle of what is below. */
 static void place(struct canvas *canvas, const struct topo_node *node, const struct topo_node *from,
                   int level)
@@ -52,7 +46,7 @@ static void place(struct canvas *canvas, const struct topo_node *node, const str
     struct point *point = point_of(canvas, node);
     int first = -1, last = -1;
     for (int32_t i = 0; i < node->num_links && level < MAX_LEVELS; i++) {
-        if (node->kind == TOPO_GPU || !is_below(&node->links[i], from))
+        if (node->kind == TOPO_GPU || !topo_is_below(&node->links[i], from))
             continue;
         place(canvas, node->links[i].to, node, level + 1);
         last = point_of(canvas, node->links[i].to)->x;
@@ -142,7 +136,7 @@ static void draw_box(const struct canvas *canvas, const struct topo_node *node)
     const int width = node->kind == TOPO_NVS ? COLUMN_PX * (canvas->num_columns - 1) + BOX_WIDTH_PX
                                              : BOX_WIDTH_PX;
     char text[64];
-    topo_node_text(canvas->view, node, text);
+    topo_node_text(node, text);
     if (strncmp(text, "NIC ", 4) == 0 && strlen(text) > BOX_LETTERS)
         text[3] = '\0';
     fprintf(canvas->file,

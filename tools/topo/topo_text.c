@@ -53,7 +53,7 @@ static void print_details(const struct topo_node *node)
 }
 
 /* NVLink and C2C, which are no part of the tree. */
-static void print_other_links(const struct topo_view *view, const struct topo_node *node)
+static void print_other_links(const struct topo_node *node)
 {
     char text[64];
     const char *before = "; ";
@@ -61,30 +61,28 @@ static void print_other_links(const struct topo_view *view, const struct topo_no
         const struct topo_link *link = &node->links[i];
         if (link->type == TOPO_PIX)
             continue;
-        topo_node_text(view, link->to, text);
+        topo_node_text(link->to, text);
         printf("%s%s %g to %s", before, topo_type_name(link->type), (double)link->bw, text);
         before = ", ";
     }
 }
 
-static void print_below(const struct topo_view *view, const struct topo_node *node,
-                        const struct topo_node *from, int indent)
+static void print_below(const struct topo_node *node, const struct topo_node *from, int indent)
 {
     char text[64];
     for (int32_t i = 0; i < node->num_links; i++) {
         const struct topo_link *link = &node->links[i];
-        if (link->to == from || link->to->kind == TOPO_CPU ||
-            (link->type != TOPO_PIX && link->to->kind != TOPO_NET))
+        if (!topo_is_below(link, from))
             continue;
-        topo_node_text(view, link->to, text);
+        topo_node_text(link->to, text);
         printf("%*s%s", indent, "", text);
         print_details(link->to);
         if (link->to->kind != TOPO_NET)
             printf(", PCI %g", (double)link->bw);
-        print_other_links(view, link->to);
+        print_other_links(link->to);
         printf("\n");
         if (link->to->kind != TOPO_GPU)
-            print_below(view, link->to, node, indent + 2);
+            print_below(link->to, node, indent + 2);
     }
 }
 
@@ -100,7 +98,7 @@ static void print_tree(const struct topo_view *view)
                 break;
             }
         printf("\n");
-        print_below(view, cpu, NULL, 2);
+        print_below(cpu, NULL, 2);
     }
 }
 
@@ -124,12 +122,12 @@ static void print_matrix(const struct topo_view *view, enum topo_kind kind)
     char text[64];
     printf("\nBest path from each GPU to each %s:\n%8s", kind == TOPO_GPU ? "GPU" : "port", "");
     for (int32_t i = 0; i < num_columns; i++) {
-        topo_node_text(view, topo_at(topo, kind, i), text);
+        topo_node_text(topo_at(topo, kind, i), text);
         printf(" %10s", text);
     }
     for (int32_t row = 0; row < num_rows; row++) {
         const struct topo_node *gpu = topo_at(topo, TOPO_GPU, row);
-        topo_node_text(view, gpu, text);
+        topo_node_text(gpu, text);
         printf("\n%-8s", text);
         for (int32_t i = 0; i < num_columns; i++) {
             if (kind == TOPO_GPU && i == row)

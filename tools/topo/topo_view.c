@@ -42,11 +42,16 @@ void topo_bus_id_text(uint64_t id, char text[32])
              id >> 12 & 0xff, id >> 4 & 0xff, id & 0xf);
 }
 
-void topo_node_text(const struct topo_view *view, const struct topo_node *node, char text[64])
+int topo_is_below(const struct topo_link *link, const struct topo_node *from)
+{
+    return link->to != from && link->to->kind != TOPO_CPU &&
+           (link->type == TOPO_PIX || link->to->kind == TOPO_NET);
+}
+
+void topo_node_text(const struct topo_node *node, char text[64])
 {
     char bus_id[32];
     topo_bus_id_text(node->id, bus_id);
-    (void)view;
     switch (node->kind) {
     case TOPO_GPU:
         snprintf(text, 64, "GPU %" PRId32, node->gpu.rank);

@@ -36,8 +36,10 @@ int topo_channels_are_same(const struct channels *channels, int32_t a, int32_t b
 const char *topo_set_name(enum channels_id id);
 /* Bus ids as files have them. */
 void topo_bus_id_text(uint64_t id, char text[32]);
+/* Tells if a link goes down in the tree of a processor, where `from` is above the link's node. */
+int topo_is_below(const struct topo_link *link, const struct topo_node *from);
 /* "GPU 3", "CPU 0", "NIC 0000:3b:00.0", "net mlx5_0" and the like. */
-void topo_node_text(const struct topo_view *view, const struct topo_node *node, char text[64]);
+void topo_node_text(const struct topo_node *node, char text[64]);
 
 /* All print to standard output, and return 0, or -1 if that could not be written. */
 int topo_print_text(const struct topo_job *job);
