@@ -10,15 +10,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "options.h"
+#include "plan.h"
 #include "spans.h"
 #include "workload/clock.h"
 #include "workload/ep_check.h"
 #include "workload/failure.h"
 #include "workload/of_ranks.h"
 #include "workload/try.h"
-
-enum { NO_ROW = -1 };
 
 /* Low latency is there for MEASURE_DECODE and MEASURE_LATENCY alone. */
 enum layer_kind { NORMAL, BY_RANK, BY_EXPERT, NUM_LAYERS };
@@ -31,7 +29,7 @@ struct bench {
     struct ep_routing routing;
     struct ep_layer_options shapes[NUM_LAYERS];
     struct ep_layer layers[NUM_LAYERS];
-    int32_t *rows;    /* [num_tokens][num_ranks] of this rank's tokens: the row there, or NO_ROW */
+    struct plan plan; /* of MEASURE_ROWS alone, as the next */
     char **peer_recv; /* [num_ranks] where recv_x of each rank is mapped here */
 };
 
@@ -47,29 +45,37 @@ static void print_figure(const struct bench *bench, const char *name, double val
            options->num_topk, options->num_experts);
 }
 
+/* The row of a token of this rank at another, as mapped here; NULL: it has none. */
+static char *row_at(const struct bench *bench, int32_t token, int32_t rank)
+{
+    const int32_t row = plan_row(&bench->plan, bench->rank, token, rank);
+    return row == PLAN_NO_ROW ? NULL : bench->peer_recv[rank] + (size_t)row * bench->plan.row_bytes;
+}
+
 /* Dispatch must do this at the least: each row to its place at each rank. */
 static void memcpy_dispatch(void *argument)
 {
     const struct bench *bench = argument;
-    const struct ep_layer *layer = &bench->layers[NORMAL];
-    const size_t row_bytes = layer->options->row_bytes;
-    for (int32_t i = 0; i < bench->options.num_tokens * bench->num_ranks; i++)
-        if (bench->rows[i] != NO_ROW)
-            memcpy(bench->peer_recv[i % bench->num_ranks] + (size_t)bench->rows[i] * row_bytes,
-                   layer->x[0] + (size_t)(i / bench->num_ranks) * row_bytes, row_bytes);
+    const size_t row_bytes = bench->plan.row_bytes;
+    for (int32_t i = 0; i < bench->options.num_tokens * bench->num_ranks; i++) {
+        const int32_t token = i / bench->num_ranks;
+        char *row = row_at(bench, token, i % bench->num_ranks);
+        if (row != NULL)
+            memcpy(row, bench->layers[NORMAL].x[0] + (size_t)token * row_bytes, row_bytes);
+    }
 }
 
 /* Combine must read this at the least: each row that a token has anywhere. */
 static void memcpy_combine(void *argument)
 {
     const struct bench *bench = argument;
-    const struct ep_layer *layer = &bench->layers[NORMAL];
-    const size_t row_bytes = layer->options->row_bytes;
-    for (int32_t i = 0; i < bench->options.num_tokens * bench->num_ranks; i++)
-        if (bench->rows[i] != NO_ROW)
-            memcpy(layer->out + (size_t)(i / bench->num_ranks) * row_bytes,
-                   bench->peer_recv[i % bench->num_ranks] + (size_t)bench->rows[i] * row_bytes,
-                   row_bytes);
+    const size_t row_bytes = bench->plan.row_bytes;
+    for (int32_t i = 0; i < bench->options.num_tokens * bench->num_ranks; i++) {
+        const int32_t token = i / bench->num_ranks;
+        const char *row = row_at(bench, token, i % bench->num_ranks);
+        if (row != NULL)
+            memcpy(bench->layers[NORMAL].out + (size_t)token * row_bytes, row, row_bytes);
+    }
 }
 
 /* ---------------------------------------------------------------- time */
@@ -282,22 +288,12 @@ static weft_result open_layer(struct bench *bench, enum layer_kind kind)
 /* For memcpy. */
 static weft_result find_rows(struct bench *bench)
 {
-    const struct ep_problem *problem = &bench->routing.problem;
-    const size_t num_ranks = (size_t)bench->num_ranks;
-    void *memory = malloc(ep_received_bytes(problem));
-    bench->peer_recv = calloc(num_ranks, sizeof *bench->peer_recv);
-    bench->rows = calloc((size_t)bench->options.num_tokens * num_ranks + 1, sizeof *bench->rows);
-    const int is_ready = memory && bench->peer_recv && bench->rows;
-    for (int32_t rank = 0; rank < bench->num_ranks && is_ready; rank++) {
-        struct ep_received received;
-        ep_oracle_receive(problem, rank, memory, &received);
-        for (int32_t i = 0; i < bench->options.num_tokens; i++)
-            bench->rows[i * bench->num_ranks + rank] =
-                received.row_of_token[ep_oracle_number(problem, (struct ep_token){bench->rank, i})];
+    bench->peer_recv = calloc((size_t)bench->num_ranks, sizeof *bench->peer_recv);
+    if (plan_init(&bench->plan, &bench->options, bench->num_ranks) != 0 || !bench->peer_recv)
+        return LACKS_MEMORY("the places of rows");
+    for (int32_t rank = 0; rank < bench->num_ranks; rank++)
         bench->peer_recv[rank] = weft_heap_ptr(bench->comm, bench->layers[NORMAL].recv_x[0], rank);
-    }
-    free(memory);
-    return is_ready ? WEFT_OK : LACKS_MEMORY("the places of rows");
+    return WEFT_OK;
 }
 
 static weft_result open_bench(struct bench *bench)
@@ -318,7 +314,7 @@ static weft_result open_bench(struct bench *bench)
         bench->shapes[kind].num_results = bench->routing.problem.num_nodes > 1 ? 2 : 1;
         TRY(open_layer(bench, (enum layer_kind)kind));
     }
-    return find_rows(bench);
+    return measure == MEASURE_ROWS ? find_rows(bench) : WEFT_OK;
 }
 
 static void close_bench(struct bench *bench)
@@ -329,7 +325,7 @@ static void close_bench(struct bench *bench)
         weft_stream_destroy(bench->stream);
     ep_routing_close(&bench->routing);
     weft_comm_destroy(bench->comm);
-    free(bench->rows);
+    plan_destroy(&bench->plan);
     free(bench->peer_recv);
 }
 

@@ -7,7 +7,7 @@ cpu=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
 machine="\"cpu\": \"$cpu\", \"cores\": $(nproc), \"date\": \"$(date -u +%Y-%m-%dT%H:%M:%SZ)\""
 
 # Completes each figure with the machine that it was measured on.
-record() { sed "s/}\$/, $machine}/" | tee -a "$results" | print_figures; }
+record() { sed -u "s/}\$/, $machine}/" | tee -a "$results" | print_figures; }
 
 field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^\",}]*\).*/\1/p"; }
 

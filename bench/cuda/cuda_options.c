@@ -41,11 +41,6 @@ static void parse_formats(void *input, const char *text, struct argp_state *stat
 }
 
 enum { MAX_TOKENS = 1 << 16, MAX_EXPERTS = 1 << 16, MAX_ITERS = 10000, MAX_SMS = 1024 };
-static const char *const measure_names[] = {[MEASURE_ALL] = "all",
-                                            [MEASURE_PUSH] = "push",
-                                            [MEASURE_PULL] = "pull",
-                                            [MEASURE_COPY] = "copy",
-                                            NULL};
 
 #define AT(member) OPTION_AT(struct cuda_options, member)
 
@@ -61,13 +56,10 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "iters", "N", "Iterations that count", "20", AT(num_iters), 1, MAX_ITERS},
     {OPTION_INTEGER, "warmup", "N", "Iterations before them", "3", AT(num_warmups), 0, MAX_ITERS},
     {OPTION_INTEGER, "seed", "N", "Of the routing", "1", AT(seed), 0, INT64_MAX},
-    {OPTION_FLAG, "json", NULL, "Print a JSON object per figure, not a table", NULL, AT(output)},
     {OPTION_GROUP, .doc = "Only for limits"},
     {OPTION_INTEGER, "gpus", "N", "GPUs, one rank on each (all)", NULL, AT(num_gpus), 1, MAX_RANKS},
-    {OPTION_CHOICE, "measure", "WHAT", "Measurement", "all", AT(measure), .choices = measure_names},
     {OPTION_INTEGERS, "sms", "LIST", "Multiprocessors used", "4,8,10,12,16,24,32,64,132",
      AT(num_sms), 1, MAX_SMS},
-    {OPTION_INTEGER, "part-mib", "N", "Size of one large copy", "64", AT(part_mib), 1, 1024},
     {0}};
 
 static void check(void *input, struct argp_state *state)

@@ -15,21 +15,15 @@ struct row_format {
     const char *text; /* as given, such as 7168+224 */
 };
 
-enum measure { MEASURE_ALL, MEASURE_PUSH, MEASURE_PULL, MEASURE_COPY };
-enum output { OUTPUT_TABLE, OUTPUT_JSON };
-
 struct cuda_options {
-    int32_t num_gpus; /* 0: all */
-    enum measure measure;
+    int32_t num_gpus;              /* 0: all */
     struct option_list num_tokens; /* per rank */
     struct option_list num_sms;
     int32_t num_formats;
     struct row_format formats[MAX_LISTED];
     int32_t num_topk, num_experts;
     int32_t num_iters, num_warmups;
-    int32_t part_mib; /* of a large copy */
     uint64_t seed;
-    enum output output;
 };
 
 /* Ends the process when an option is bad. */

@@ -13,10 +13,9 @@ extern "C" {
 enum {
     MAX_RANKS = 8,
     MAX_PLANES = 2,
-    UNIT_BYTES = 16, /* all sizes here are multiples of it */
-    STAGE_BYTES = 32 * 1024,
-    MAX_ROW_BYTES = STAGE_BYTES, /* of all planes together */
-    WAITED_S_MAX = 2             /* every wait inside a kernel gives up after it */
+    UNIT_BYTES = 16,           /* all sizes here are multiples of it */
+    MAX_ROW_BYTES = 32 * 1024, /* of all planes together */
+    WAITED_S_MAX = 2           /* every wait inside a kernel gives up after it */
 };
 
 /* Rows of one rank's tokens and their places at all ranks. */
@@ -37,26 +36,12 @@ struct token_rows {
 /* A launch of num_blocks blocks, each of which fills a multiprocessor. */
 typedef cudaError_t row_kernel(const struct token_rows *rows, int num_blocks, cudaStream_t stream);
 row_kernel push_ldst; /* by loads and stores of 16 bytes */
-row_kernel push_bulk; /* by bulk copies through shared memory: a warp and a slot for each row */
-row_kernel push_ring; /* the same, with one warp and a ring of stages */
 row_kernel pull_ldst; /* pull and sum */
-row_kernel pull_bulk;
+row_kernel
+    pull_bulk; /* the same, by bulk copies to shared memory: a warp and a slot for each row */
 
-/* Whether this device has bulk copies, and this build their kernels for it. */
+/* Tells if this device has bulk copies, and this build their kernel for it. */
 int bulk_is_there(void);
-
-/* Large copies at the same time, all of one size, a multiple of STAGE_BYTES. */
-struct copies {
-    int32_t num_copies;
-    size_t bytes;
-    const char *src[MAX_RANKS];
-    char *dst[MAX_RANKS];
-    uint32_t *num_faults;
-};
-
-typedef cudaError_t copy_kernel(const struct copies *copies, int num_blocks, cudaStream_t stream);
-copy_kernel copy_ldst;
-copy_kernel copy_ring;
 
 /* Holds the stream until the host has released the round and all GPUs have come this far. */
 struct gate {

@@ -94,16 +94,11 @@ static int run(struct job *job)
                                            .stream = job->rank.stream,
                                            .rank = job->rank.rank,
                                            .num_ranks = job->rank.num_ranks};
-    job->timing = (struct timing){.comm = job->rank.comm,
-                                  .stream = job->rank.stream,
-                                  .meet = nccl_rank_meet,
-                                  .wait = nccl_rank_wait,
-                                  .argument = &job->rank,
+    job->timing = (struct timing){.rank = &job->rank,
                                   .num_warmups = job->options->num_warmups,
                                   .num_iters = job->options->num_iters};
     TRY(timing_init(&job->timing));
-    job->report = (struct report){.output = job->options->output,
-                                  .num_ranks = job->rank.num_ranks,
+    job->report = (struct report){.num_ranks = job->rank.num_ranks,
                                   .num_topk = job->options->num_topk,
                                   .num_experts = job->options->num_experts};
     for (int32_t i = 0; i < job->options->num_tokens.count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The collectives of NCCL, as coll measures weft's.
+ * The collectives of NCCL, of the sizes and types that `weft coll` takes; a JSON object per figure.
  *
  *     weft run -n 4 --no-prefix -- nccl_coll
  *
@@ -9,20 +9,33 @@
  */
 #include <stdlib.h>
 
-#include "collective_memory.h"
-#include "collective_options.h"
-#include "collective_report.h"
 #include "nccl_rank.h"
 #include "timing.h"
 #include "try.h"
+#include "workload/collective.h"
+#include "workload/of_ranks.h"
+#include "workload/options.h"
 
-enum { CALLS = 20 };
+enum { CALLS = 20, MAX_ITERS = 10000 };
+
+struct collective_options {
+    struct option_list ops;    /* weft_collective */
+    struct option_steps sizes; /* bytes, as nccl-tests counts */
+    weft_dtype dtype;
+    int32_t num_iters, num_warmups;
+};
+
+struct memory {
+    void *send, *recv;         /* [bytes] of the GPU */
+    uint64_t bytes;            /* of all operations */
+    char *received, *expected; /* [bytes] of the host */
+};
 
 /* The kind of memory that NCCL is given. */
 struct variant {
     const char *algorithm, *stream_kernel, *graph_kernel;
-    int (*open)(struct nccl_rank *rank, struct collective_memory *memory);
-    void (*close)(struct nccl_rank *rank, struct collective_memory *memory);
+    int (*open)(struct nccl_rank *rank, struct memory *memory);
+    void (*close)(struct nccl_rank *rank, struct memory *memory);
 };
 
 struct job {
@@ -30,7 +43,7 @@ struct job {
     const struct variant *variant;
     struct nccl_rank rank;
     struct timing timing;
-    struct collective_memory memory;
+    struct memory memory;
     struct element_source source; /* of all inputs */
     uint64_t num_wrong;           /* in all figures */
 };
@@ -39,6 +52,27 @@ struct work {
     struct job *job;
     const struct collective *collective;
 };
+
+/* Microseconds per call of the slowest rank; wrong elements of all ranks. */
+static void print_figure(const struct work *work, const char *kernel, const struct figures *us,
+                         uint64_t num_wrong)
+{
+    const struct collective *collective = work->collective;
+    const char *op = collective_names[collective->kind], *variant = work->job->variant->algorithm;
+    const char *dtype = dtype_names[collective->source.dtype];
+    const unsigned long long bytes = collective_bytes(collective);
+    const double algbw = (double)bytes / us->median * 1e-3;
+    printf(
+        "{\"name\": \"nccl_%s_us\", \"value\": %.3f, \"unit\": \"us\", \"configuration\": \"cuda, "
+        "%d ranks, %s, %llu bytes, %s, %s\", ",
+        op, us->median, collective->num_ranks, dtype, bytes, variant, kernel);
+    printf("\"op\": \"%s\", \"algo\": \"%s\", \"num_ranks\": %d, \"bytes\": %llu, "
+           "\"dtype\": \"%s\", \"kernel\": \"%s\", \"us_min\": %.3f, \"us_max\": %.3f, "
+           "\"algbw\": %.3f, \"busbw\": %.3f, \"wrong\": %llu}\n",
+           op, variant, collective->num_ranks, bytes, dtype, kernel, us->min, us->max, algbw,
+           algbw * collective_bus_factor(collective), (unsigned long long)num_wrong);
+    fflush(stdout); /* measured figures stay, also when the program is ended */
+}
 
 /* ---------------------------------------------------------------- NCCL */
 
@@ -73,29 +107,6 @@ static int all_to_all(const struct job *job, size_t count, ncclDataType_t type)
     return 0;
 }
 
-/* Rows to the root, or from it, which is rank 0. */
-static int gather_or_scatter(const struct job *job, weft_collective kind, size_t count,
-                             ncclDataType_t type)
-{
-    const struct nccl_rank *rank = &job->rank;
-    const size_t row_bytes = count * dtype_bytes(job->source.dtype);
-    char *send = job->memory.send, *recv = job->memory.recv;
-    NCCL_TRY(ncclGroupStart());
-    for (int32_t other = 0; rank->rank == 0 && other < rank->num_ranks; other++) {
-        const size_t offset = (size_t)other * row_bytes;
-        if (kind == WEFT_GATHER)
-            NCCL_TRY(ncclRecv(recv + offset, count, type, other, rank->nccl, rank->stream));
-        else
-            NCCL_TRY(ncclSend(send + offset, count, type, other, rank->nccl, rank->stream));
-    }
-    if (kind == WEFT_GATHER)
-        NCCL_TRY(ncclSend(send, count, type, 0, rank->nccl, rank->stream));
-    else
-        NCCL_TRY(ncclRecv(recv, count, type, 0, rank->nccl, rank->stream));
-    NCCL_TRY(ncclGroupEnd());
-    return 0;
-}
-
 static int enqueue_call(void *argument)
 {
     const struct work *work = argument;
@@ -118,12 +129,6 @@ static int enqueue_call(void *argument)
         return 0;
     case WEFT_ALL_TO_ALL:
         return all_to_all(job, count, type);
-    case WEFT_REDUCE:
-        NCCL_TRY(ncclReduce(send, recv, count, type, ncclSum, 0, nccl, stream));
-        return 0;
-    case WEFT_GATHER:
-    case WEFT_SCATTER:
-        return gather_or_scatter(job, work->collective->kind, count, type);
     default:
         NCCL_TRY(ncclBroadcast(send, recv, count, type, 0, nccl, stream));
         return 0;
@@ -132,15 +137,15 @@ static int enqueue_call(void *argument)
 
 /* ---------------------------------------------------------------- memory */
 
-static int open_plain(struct nccl_rank *rank, struct collective_memory *memory)
+static int open_plain(struct nccl_rank *rank, struct memory *memory)
 {
     (void)rank;
-    CUDA_TRY(cudaMalloc(&memory->send, memory->max_bytes));
-    CUDA_TRY(cudaMalloc(&memory->recv, memory->max_bytes));
+    CUDA_TRY(cudaMalloc(&memory->send, memory->bytes));
+    CUDA_TRY(cudaMalloc(&memory->recv, memory->bytes));
     return 0;
 }
 
-static void close_plain(struct nccl_rank *rank, struct collective_memory *memory)
+static void close_plain(struct nccl_rank *rank, struct memory *memory)
 {
     (void)rank;
     cudaFree(memory->send);
@@ -150,18 +155,18 @@ static void close_plain(struct nccl_rank *rank, struct collective_memory *memory
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 static ncclWindow_t windows[2];
 
-static int open_windows(struct nccl_rank *rank, struct collective_memory *memory)
+static int open_windows(struct nccl_rank *rank, struct memory *memory)
 {
-    NCCL_TRY(ncclMemAlloc(&memory->send, memory->max_bytes));
-    NCCL_TRY(ncclMemAlloc(&memory->recv, memory->max_bytes));
-    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->send, memory->max_bytes, &windows[0],
+    NCCL_TRY(ncclMemAlloc(&memory->send, memory->bytes));
+    NCCL_TRY(ncclMemAlloc(&memory->recv, memory->bytes));
+    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->send, memory->bytes, &windows[0],
                                     NCCL_WIN_COLL_SYMMETRIC));
-    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->recv, memory->max_bytes, &windows[1],
+    NCCL_TRY(ncclCommWindowRegister(rank->nccl, memory->recv, memory->bytes, &windows[1],
                                     NCCL_WIN_COLL_SYMMETRIC));
     return 0;
 }
 
-static void close_windows(struct nccl_rank *rank, struct collective_memory *memory)
+static void close_windows(struct nccl_rank *rank, struct memory *memory)
 {
     for (int i = 0; i < 2; i++) {
         if (windows[i] != NULL)
@@ -182,24 +187,53 @@ enum { NUM_VARIANTS = sizeof(variants) / sizeof(variants[0]) };
 
 /* ---------------------------------------------------------------- measurement */
 
+enum { POISON = 0xff };
+
+static int open_memory(struct job *job)
+{
+    struct memory *memory = &job->memory;
+    const size_t element_bytes = dtype_bytes(job->source.dtype);
+    const uint64_t count = memory->bytes / element_bytes;
+    TRY(job->variant->open(&job->rank, memory));
+    CUDA_TRY(cudaMallocHost((void **)&memory->received, memory->bytes));
+    CUDA_TRY(cudaMallocHost((void **)&memory->expected, memory->bytes));
+    elements_fill(&job->source, job->rank.rank, 0, count, memory->received);
+    CUDA_TRY(
+        cudaMemcpy(memory->send, memory->received, count * element_bytes, cudaMemcpyHostToDevice));
+    /* Streams that do not wait for the default stream may use it at once. */
+    CUDA_TRY(cudaDeviceSynchronize());
+    return 0;
+}
+
+/* Elements that are wrong, of all ranks. */
+static int count_wrong(const struct work *work, const struct calls *calls, uint64_t *num_wrong)
+{
+    const struct nccl_rank *rank = &work->job->rank;
+    const struct memory *memory = &work->job->memory;
+    const weft_dtype dtype = work->collective->source.dtype;
+    const uint64_t bytes = collective_recv_bytes(work->collective, rank->rank);
+    uint64_t first_wrong;
+    CUDA_TRY(cudaMemsetAsync(memory->recv, POISON, bytes, rank->stream));
+    TRY(calls_enqueue(calls, rank->stream));
+    TRY(nccl_rank_wait(rank));
+    CUDA_TRY(cudaMemcpy(memory->received, memory->recv, bytes, cudaMemcpyDeviceToHost));
+    int64_t sum = (int64_t)elements_count_wrong(dtype, memory->received, memory->expected,
+                                                bytes / dtype_bytes(dtype), &first_wrong);
+    WEFT_TRY(sum_of_ranks(rank->comm, &sum, 1));
+    *num_wrong = (uint64_t)sum;
+    return 0;
+}
+
 static int measure_calls(struct work *work, const struct calls *calls, const char *kernel)
 {
     struct job *job = work->job;
-    struct collective_figure figure = {.library = "nccl",
-                                       .collective = work->collective,
-                                       .algorithm = job->variant->algorithm,
-                                       .asked = job->variant->algorithm,
-                                       .kernel = kernel};
-    TRY(collective_memory_wipe(&job->memory, work->collective));
-    TRY(calls_enqueue(calls, job->rank.stream));
-    TRY(nccl_rank_wait(&job->rank));
-    TRY(collective_memory_check(&job->memory, work->collective, &figure.num_wrong));
-    TRY(timing_measure(&job->timing, calls, &figure.us));
-    job->num_wrong += figure.num_wrong;
-    if (job->rank.rank == 0 && job->options->form == FORM_JSON)
-        collective_report_json(&figure);
-    else if (job->rank.rank == 0)
-        collective_report_line(&figure);
+    struct figures us;
+    uint64_t num_wrong;
+    TRY(count_wrong(work, calls, &num_wrong));
+    TRY(timing_measure(&job->timing, calls, &us));
+    job->num_wrong += num_wrong;
+    if (job->rank.rank == 0)
+        print_figure(work, kernel, &us, num_wrong);
     return 0;
 }
 
@@ -207,7 +241,8 @@ static int measure_collective(struct job *job, const struct collective *collecti
 {
     struct work work = {job, collective};
     struct calls calls = {.enqueue = enqueue_call, .argument = &work, .num_calls = CALLS};
-    collective_memory_expect(&job->memory, collective);
+    collective_expect(collective, job->rank.rank, 0,
+                      collective_recv_bytes(collective, job->rank.rank), job->memory.expected);
     TRY(measure_calls(&work, &calls, job->variant->stream_kernel));
     int result = calls_capture(&calls, job->rank.stream);
     if (result == 0)
@@ -220,18 +255,18 @@ static int measure_op(struct job *job, weft_collective kind)
 {
     struct collective collective = {
         .kind = kind, .source = job->source, .redop = WEFT_SUM, .num_ranks = job->rank.num_ranks};
-    for (int32_t i = 0; i < job->options->sizes.count; i++) {
-        collective.count = collective_count(&collective, (uint64_t)job->options->sizes.values[i]);
+    uint64_t bytes = job->options->sizes.min;
+    do {
+        collective.count = collective_count(&collective, bytes);
         TRY(measure_collective(job, &collective));
-    }
+    } while (option_steps_next(&job->options->sizes, &bytes));
     return 0;
 }
 
 static int measure_ops(struct job *job)
 {
     const struct collective_options *options = job->options;
-    TRY(job->variant->open(&job->rank, &job->memory));
-    TRY(collective_memory_init(&job->memory, &job->source));
+    TRY(open_memory(job));
     for (int32_t i = 0; i < options->ops.count; i++)
         TRY(measure_op(job, (weft_collective)options->ops.values[i]));
     return 0;
@@ -240,12 +275,10 @@ static int measure_ops(struct job *job)
 static int measure_variant(struct job *job, const struct variant *variant)
 {
     job->variant = variant;
-    job->memory =
-        (struct collective_memory){.comm = job->rank.comm,
-                                   .stream = job->rank.stream,
-                                   .max_bytes = collective_options_max_bytes(job->options)};
+    job->memory = (struct memory){.bytes = job->options->sizes.max};
     const int result = measure_ops(job);
-    collective_memory_destroy(&job->memory);
+    cudaFreeHost(job->memory.received);
+    cudaFreeHost(job->memory.expected);
     if (result == 0) /* else other ranks may be gone, without whom windows cannot be closed */
         variant->close(&job->rank, &job->memory);
     return result;
@@ -255,18 +288,11 @@ static int run(struct job *job)
 {
     const struct collective_options *options = job->options;
     TRY(nccl_rank_open(&job->rank));
-    job->timing = (struct timing){.comm = job->rank.comm,
-                                  .stream = job->rank.stream,
-                                  .meet = nccl_rank_meet,
-                                  .wait = nccl_rank_wait,
-                                  .argument = &job->rank,
-                                  .num_warmups = options->num_warmups,
-                                  .num_iters = options->num_iters};
+    job->timing = (struct timing){
+        .rank = &job->rank, .num_warmups = options->num_warmups, .num_iters = options->num_iters};
     TRY(timing_init(&job->timing));
     /* NCCL promises no order of its sums: those of small whole numbers need none. */
     job->source = (struct element_source){1, options->dtype, ELEMENTS_WHOLE, NULL};
-    if (options->form != FORM_JSON && job->rank.rank == 0)
-        collective_report_heading();
     for (int i = 0; i < NUM_VARIANTS; i++)
         TRY(measure_variant(job, &variants[i]));
     if (job->num_wrong == 0)
@@ -276,11 +302,28 @@ static int run(struct job *job)
     return -1;
 }
 
+#define AT(member) OPTION_AT(struct collective_options, member)
+
+/* By weft_collective. */
+static const char *const op_names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                       "all_to_all", "broadcast",      NULL};
+
+static const struct option_row option_table[] = {
+    {OPTION_CHOICES, "ops", "LIST", "The operations",
+     "all_reduce,reduce_scatter,all_gather,all_to_all,broadcast", AT(ops), .choices = op_names},
+    {OPTION_STEPS, "bytes", "SIZES", "Sizes, as weft coll has them", "1K:64M:x4", AT(sizes)},
+    {OPTION_CHOICE, "dtype", "TYPE", "Type of elements", "bf16", AT(dtype), WEFT_INT32,
+     .choices = dtype_names + 1},
+    {OPTION_INTEGER, "iters", "N", "Iterations that count", "21", AT(num_iters), 1, MAX_ITERS},
+    {OPTION_INTEGER, "warmup", "N", "Iterations before them", "3", AT(num_warmups), 0, MAX_ITERS},
+    {0}};
+
 int main(int argc, char **argv)
 {
-    struct collective_options options;
+    static const struct option_set set = {option_table, "The collectives of NCCL.", NULL};
+    struct collective_options options = {0};
     struct job job = {.options = &options};
-    collective_options_parse(&options, "The collectives of NCCL.", argc, argv);
+    options_parse(&set, &options, argc, argv);
     const int result = run(&job);
     timing_destroy(&job.timing);
     nccl_rank_close(&job.rank, result);

@@ -58,24 +58,22 @@ void nccl_rank_close(struct nccl_rank *rank, int result)
     weft_comm_destroy(rank->comm);
 }
 
-int nccl_rank_meet(void *rank)
+int nccl_rank_meet(const struct nccl_rank *rank)
 {
-    const struct nccl_rank *here = rank;
-    NCCL_TRY(ncclAllReduce(here->barrier, here->barrier, 1, ncclFloat, ncclSum, here->nccl,
-                           here->stream));
+    NCCL_TRY(ncclAllReduce(rank->barrier, rank->barrier, 1, ncclFloat, ncclSum, rank->nccl,
+                           rank->stream));
     return 0;
 }
 
 /* NCCL itself waits without end when a rank is missing. */
-int nccl_rank_wait(void *rank)
+int nccl_rank_wait(const struct nccl_rank *rank)
 {
-    const struct nccl_rank *here = rank;
     const double start_us = clock_us();
     cudaError_t state;
-    while ((state = cudaStreamQuery(here->stream)) == cudaErrorNotReady) {
-        WEFT_TRY(weft_comm_status(here->comm, NULL));
+    while ((state = cudaStreamQuery(rank->stream)) == cudaErrorNotReady) {
+        WEFT_TRY(weft_comm_status(rank->comm, NULL));
         if (clock_us() - start_us > TIMEOUT_S * 1e6) {
-            fprintf(stderr, "rank %d: still waiting after %d s\n", here->rank, TIMEOUT_S);
+            fprintf(stderr, "rank %d: still waiting after %d s\n", rank->rank, TIMEOUT_S);
             return -1;
         }
         usleep(20);

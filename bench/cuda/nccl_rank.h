@@ -31,6 +31,7 @@ struct nccl_rank {
 int nccl_rank_open(struct nccl_rank *rank);
 void nccl_rank_close(struct nccl_rank *rank, int result);
 
-/* For struct timing; the argument is a rank. */
-int nccl_rank_meet(void *rank); /* a small all-reduce */
-int nccl_rank_wait(void *rank);
+/* Enqueues a small all-reduce, so that the ranks start together. */
+int nccl_rank_meet(const struct nccl_rank *rank);
+/* For the stream, but not without end. */
+int nccl_rank_wait(const struct nccl_rank *rank);

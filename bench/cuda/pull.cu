@@ -3,7 +3,7 @@
  * order, in fp32, rounded to bf16 once. */
 #include <cuda_bf16.h>
 
-#include "bulk.cuh"
+#include "units.cuh"
 
 enum { UNIT_VALUES = UNIT_BYTES / 2 };
 
@@ -102,6 +102,91 @@ cudaError_t pull_ldst(const token_rows *rows, int num_blocks, cudaStream_t strea
     return cudaGetLastError();
 }
 
+/* ---------------------------------------------------------------- bulk copies */
+
+/* From global to shared memory (Hopper and later); a barrier in shared memory counts the bytes of
+ * the loads. */
+enum { BULK_ALIGNMENT = 128, MAX_BULK_WARPS = 32 };
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+static __device__ __forceinline__ uint32_t shared_address(const void *address)
+{
+    return (uint32_t)__cvta_generic_to_shared(address);
+}
+
+/* Counts one arrival, that of bulk_expect, and its bytes. */
+static __device__ __forceinline__ void bulk_barrier_init(uint64_t *barrier)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier))
+                 : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+static __device__ __forceinline__ void bulk_expect(uint64_t *barrier, uint32_t bytes)
+{
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+        "r"(bytes)
+        : "memory");
+}
+
+static __device__ __forceinline__ void bulk_load(void *shared, const char *global, uint32_t bytes,
+                                                 uint64_t *barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(shared)),
+                 "l"(global), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+static __device__ __forceinline__ uint64_t clock_ns(void)
+{
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+static __device__ __forceinline__ bool bulk_has_loaded(uint64_t *barrier, uint32_t parity)
+{
+    uint32_t done;
+    asm volatile("{ .reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return done;
+}
+
+/* Until the loads of the barrier's phase are there; false, and counted, if they do not come. */
+static __device__ __forceinline__ bool bulk_wait_loaded(uint64_t *barrier, uint32_t parity,
+                                                        uint32_t *num_faults)
+{
+    if (bulk_has_loaded(barrier, parity))
+        return true;
+    const uint64_t start = clock_ns();
+    do {
+        if (bulk_has_loaded(barrier, parity))
+            return true;
+    } while (clock_ns() - start < WAITED_S_MAX * 1000000000ull);
+    atomicAdd(num_faults, 1);
+    return false;
+}
+
+#endif
+
+/* A block's shared memory, less what the barriers take. */
+static inline cudaError_t shared_bytes_max(int *bytes)
+{
+    int device;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    *bytes -= 1024;
+    return error;
+}
+
 /* A warp fetches its piece from all ranks into its slot, then sums it. */
 enum { BULK_PIECE_BYTES = 4096 };
 
@@ -170,4 +255,11 @@ cudaError_t pull_bulk(const token_rows *rows, int num_blocks, cudaStream_t strea
     const int num_warps = num_slots < MAX_BULK_WARPS ? num_slots : MAX_BULK_WARPS;
     pull_bulk_kernel<<<num_blocks, LANES * num_warps, num_warps * slot_bytes, stream>>>(*rows);
     return cudaGetLastError();
+}
+
+int bulk_is_there(void)
+{
+    cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, pull_bulk_kernel) == cudaSuccess &&
+           attributes.ptxVersion >= 90;
 }

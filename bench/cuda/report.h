@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Figures on stdout: lines of a table, or JSON objects. */
+/* Figures on stdout, a JSON object each. */
 #pragma once
 
 #include "row_tables.h"
 #include "workload/figures.h"
 
 struct report {
-    enum output output;
     int32_t num_ranks, num_topk, num_experts;
-    int32_t num_lines; /* printed so far */
 };
 
 /* Microseconds of the slowest GPU, over the iterations. */
@@ -16,8 +14,8 @@ struct measured {
     const char *name;   /* push_rows_us */
     const char *kernel; /* how: ldst, bulk, ... */
     int32_t num_sms;    /* 0: not chosen by this program */
-    int32_t num_tokens; /* 0: no rows, but one large copy to each */
-    const char *rows;   /* bytes per row, or of a copy */
+    int32_t num_tokens;
+    const char *rows; /* bytes per row */
     struct figures us;
     /* Per GPU, its own rows included, as DeepEP counts, and of them those from or to another GPU;
      * the mean over GPUs. */
@@ -27,4 +25,4 @@ struct measured {
     int64_t num_wrong;
 };
 
-void report_print(struct report *report, const struct measured *measured);
+void report_print(const struct report *report, const struct measured *measured);

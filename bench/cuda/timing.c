@@ -67,15 +67,16 @@ int calls_enqueue(const struct calls *calls, cudaStream_t stream)
 /* The ranks start together; from then on operations that exchange something keep them together. */
 static int enqueue_iterations(struct timing *timing, const struct calls *calls)
 {
-    TRY(timing->wait(timing->argument));
-    WEFT_TRY(weft_comm_host_barrier(timing->comm));
-    TRY(timing->meet(timing->argument));
-    CUDA_TRY(cudaEventRecord(timing->events[0], timing->stream));
+    const struct nccl_rank *rank = timing->rank;
+    TRY(nccl_rank_wait(rank));
+    WEFT_TRY(weft_comm_host_barrier(rank->comm));
+    TRY(nccl_rank_meet(rank));
+    CUDA_TRY(cudaEventRecord(timing->events[0], rank->stream));
     for (int32_t i = 1; i < timing->num_events; i++) {
-        TRY(calls_enqueue(calls, timing->stream));
-        CUDA_TRY(cudaEventRecord(timing->events[i], timing->stream));
+        TRY(calls_enqueue(calls, rank->stream));
+        CUDA_TRY(cudaEventRecord(timing->events[i], rank->stream));
     }
-    return timing->wait(timing->argument);
+    return nccl_rank_wait(rank);
 }
 
 int timing_measure(struct timing *timing, const struct calls *calls, struct figures *us)
@@ -87,6 +88,6 @@ int timing_measure(struct timing *timing, const struct calls *calls, struct figu
         CUDA_TRY(cudaEventElapsedTime(&ms, event[0], event[1]));
         timing->samples[i] = ms * 1e3 / calls->num_calls;
     }
-    WEFT_TRY(slowest_of_ranks(timing->comm, timing->samples, (size_t)timing->num_iters, us));
+    WEFT_TRY(slowest_of_ranks(timing->rank->comm, timing->samples, (size_t)timing->num_iters, us));
     return 0;
 }

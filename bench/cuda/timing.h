@@ -3,9 +3,7 @@
  * the host. */
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include "weft.h"
+#include "nccl_rank.h"
 #include "workload/figures.h"
 
 /* An iteration. */
@@ -17,20 +15,14 @@ struct calls {
 };
 
 struct timing {
-    /* Set before timing_init. */
-    weft_comm *comm;
-    cudaStream_t stream;
-    int (*meet)(void *argument); /* enqueues what lets the ranks start together */
-    int (*wait)(void *argument); /* for the stream, but not for ever */
-    void *argument;
+    const struct nccl_rank *rank;
     int32_t num_warmups, num_iters;
-
     int32_t num_events;
     cudaEvent_t *events; /* [num_events] one before and one behind every iteration */
     double *samples;     /* [num_iters] */
 };
 
-/* Destroy also after a failure. */
+/* After the first three members were set. Destroy also after a failure. */
 int timing_init(struct timing *timing);
 void timing_destroy(struct timing *timing);
 

@@ -87,29 +87,10 @@ TEST(pci_paths_are_as_far_as_what_they_cross)
 /* Without access they go by way of the processor, also below the same switch. */
 TEST(gpus_without_access_go_through_the_processor)
 {
-    const struct topo_access access = {.p2p_level = TOPO_LOC};
     struct topo *topo = machine(pci_machine);
-    assert_ok(topo_compute_paths(topo, &access));
+    assert_ok(topo_compute_paths(topo, TOPO_LOC));
     must_be(topo, gpu(0), gpu(1), "PHB 24 5");
     must_be(topo, gpu(0), gpu(0), "LOC 5000 0");
-    topo_free(topo);
-}
-
-TEST(gpus_that_share_nothing_are_apart)
-{
-    static uint8_t pairs[4 * 4];
-    for (int i = 0; i < 4; i++)
-        pairs[3 * 4 + i] = pairs[i * 4 + 3] = 1;
-    const struct topo_access access = {
-        .p2p_level = TOPO_P2P_AUTO, .num_ranks = 4, .refused = pairs, .unshared = pairs};
-    struct topo *topo = machine(pci_machine);
-    assert_ok(topo_compute_paths(topo, &access));
-    must_be(topo, gpu(0), gpu(3), "NET 22 4");
-    must_be(topo, gpu(0), gpu(1), "PXB 24 3");
-    assert_ok(topo_trim(topo, 0, &access));
-    assert_int_equal(topo_count(topo, TOPO_GPU), 3);
-    must_be(topo, gpu(0), gpu(2), "PHB 24 3");
-    assert_int_equal(topo_trim(topo, 3, &access), WEFT_ERROR_INVALID_ARGUMENT);
     topo_free(topo);
 }
 
@@ -301,7 +282,7 @@ TEST(a_link_of_one_way_is_an_error)
         topo_text_read(SYSTEM(CPU("0", GPU("1", "0", NVLINK("2", "1")) GPU("2", "1", ""))));
     assert_ok(topo_constants_of("2.27.3", &constants));
     assert_ok(topo_build(system, constants, &topo));
-    assert_error(topo_compute_paths(topo, NULL), WEFT_ERROR_INVALID_ARGUMENT,
+    assert_error(topo_compute_paths(topo, TOPO_P2P_AUTO), WEFT_ERROR_INVALID_ARGUMENT,
                  "which has none back");
     topo_free(topo);
     xml_remove(system);

@@ -13,13 +13,13 @@
 
 /* ---------------------------------------------------------------- what NCCL has written */
 
-static char *channels_as_text(const char *topology, const char *nccl_version)
+static char *channels_as_text(struct xml *system, const char *nccl_version, enum topo_reach reach)
 {
-    struct xml *system = topo_file_read(topology), *graphs = NULL;
+    struct xml *graphs = NULL;
     struct channel_sets sets = {{NULL}};
     struct topo *topo = topo_graph(system, nccl_version);
-    assert_ok(search_all(topo, TOPO_ONE_NODE, &sets));
-    assert_ok(channels_to_xml(topo, &sets, TOPO_ONE_NODE, &graphs));
+    assert_ok(search_all(topo, reach, &sets));
+    assert_ok(channels_to_xml(topo, &sets, reach, &graphs));
     char *text = topo_print(graphs);
     xml_remove(graphs);
     xml_remove(system);
@@ -40,7 +40,8 @@ TEST(the_channels_of_real_machines_are_those_that_nccl_has_written)
     for (size_t i = 0; i < sizeof goldens / sizeof goldens[0]; i++) {
         size_t num_bytes;
         char *wanted = topo_file_bytes(goldens[i].graph, &num_bytes);
-        char *found = channels_as_text(goldens[i].topology, goldens[i].nccl_version);
+        char *found = channels_as_text(topo_file_read(goldens[i].topology), goldens[i].nccl_version,
+                                       TOPO_ONE_NODE);
         if (strcmp(found, wanted) != 0)
             fail_msg("%s: found\n%s", goldens[i].graph, found);
         free(wanted);
@@ -178,12 +179,11 @@ TEST(channels_of_other_machines_are_those_that_nccl_finds)
 
 static struct channels *rings_without_p2p(const char *text, struct topo **topo)
 {
-    const struct topo_access access = {.p2p_level = TOPO_LOC};
     const struct search_wish wish = {CHANNELS_RING, PATTERN_RING, 1, 32, TOPO_ONE_NODE};
     struct channels *rings = NULL;
     struct xml *system = topo_text_read(text);
     *topo = topo_graph(system, NULL);
-    assert_ok(topo_compute_paths(*topo, &access));
+    assert_ok(topo_compute_paths(*topo, TOPO_LOC));
     assert_ok(search_channels(*topo, &wish, &rings));
     xml_remove(system);
     return rings;
@@ -253,14 +253,6 @@ static void use_path(struct usage *usage, const struct topo_path *path, double b
     }
 }
 
-static struct topo_node *gpu_of(const struct topo *topo, int32_t rank)
-{
-    int32_t i = 0;
-    while (topo_at(topo, TOPO_GPU, i)->gpu.rank != rank)
-        i++;
-    return topo_at(topo, TOPO_GPU, i);
-}
-
 /* Links of a channel that is a ring, or a chain where the first GPU is the one at the port. */
 static void use_channel(struct usage *usage, const struct topo *topo,
                         const struct channels *channels, int c)
@@ -270,21 +262,24 @@ static void use_channel(struct usage *usage, const struct topo *topo,
     const int is_ring = channels->pattern == PATTERN_RING;
     for (int32_t i = 0; i < last; i++)
         use_path(usage,
-                 topo_path(gpu_of(topo, channel->ranks[i]), gpu_of(topo, channel->ranks[i + 1])),
+                 topo_path(topo_gpu_of_rank(topo, channel->ranks[i]),
+                           topo_gpu_of_rank(topo, channel->ranks[i + 1])),
                  (double)channels->bw_intra);
     if (channel->nets[0] < 0) {
         if (is_ring)
             use_path(usage,
-                     topo_path(gpu_of(topo, channel->ranks[last]), gpu_of(topo, channel->ranks[0])),
+                     topo_path(topo_gpu_of_rank(topo, channel->ranks[last]),
+                               topo_gpu_of_rank(topo, channel->ranks[0])),
                      (double)channels->bw_intra);
         return;
     }
     use_path(usage,
-             topo_path(topo_at(topo, TOPO_NET, channel->nets[0]), gpu_of(topo, channel->ranks[0])),
+             topo_path(topo_at(topo, TOPO_NET, channel->nets[0]),
+                       topo_gpu_of_rank(topo, channel->ranks[0])),
              (double)channels->bw_inter);
     if (channels->pattern != PATTERN_BALANCED_TREE)
         use_path(usage,
-                 topo_path(gpu_of(topo, channel->ranks[is_ring ? last : 0]),
+                 topo_path(topo_gpu_of_rank(topo, channel->ranks[is_ring ? last : 0]),
                            topo_at(topo, TOPO_NET, channel->nets[1])),
                  (double)channels->bw_inter);
 }
@@ -357,7 +352,8 @@ TEST(heads_are_different_and_fit)
         assert_ok(search_all(topo, expectations[i].reach, &sets));
         const struct channels *nvls = sets.of[CHANNELS_NVLS];
         for (int a = 0; a < nvls->num_channels; a++) {
-            const struct topo_link *fastest = &gpu_of(topo, nvls->channel[a].ranks[0])->links[0];
+            const struct topo_link *fastest =
+                &topo_gpu_of_rank(topo, nvls->channel[a].ranks[0])->links[0];
             assert_int_equal(fastest->type, TOPO_NVL);
             assert_true((float)(nvls->num_channels + 1) * nvls->bw_intra <= fastest->bw);
             for (int b = 0; b < a; b++)
@@ -368,18 +364,13 @@ TEST(heads_are_different_and_fit)
     }
 }
 
-TEST(split_trees_are_found_where_they_are_asked_for)
+/* Channels between machines name ports, and ranks as newer NCCL writes them. */
+TEST(files_of_channels_name_ports_and_ranks)
 {
-    const struct search_wish wish = {CHANNELS_TREE, PATTERN_SPLIT_TREE, 1, 32, TOPO_SEVERAL_NODES};
-    const struct expectation machine = {.machine = NDV4};
-    struct topo *topo = machine_of(&machine);
-    struct channels *trees = NULL;
-    assert_ok(search_channels(topo, &wish, &trees));
-    assert_int_equal(trees->pattern, PATTERN_SPLIT_TREE);
-    assert_true(trees->num_channels > 0 && trees->bw_intra > 1);
-    must_visit_all(topo, trees);
-    channels_free(trees);
-    topo_free(topo);
+    char *text = channels_as_text(topo_completed(&(struct topo_machine)NDV5), NULL, MANY);
+    assert_non_null(strstr(text, "<net dev=\"0x7\"/>"));
+    assert_non_null(strstr(text, "<gpu dev=\"0x7\" rank=\"7\"/>"));
+    free(text);
 }
 
 TEST(a_file_without_gpus_is_an_error_of_the_search_alone)

@@ -64,7 +64,7 @@ struct topo *topo_graph(const struct xml *system, const char *nccl_version)
     if (result == WEFT_OK)
         result = topo_build(system, constants, &topo);
     if (result == WEFT_OK)
-        result = topo_compute_paths(topo, NULL);
+        result = topo_compute_paths(topo, TOPO_P2P_AUTO);
     if (result != WEFT_OK)
         fail_msg("%s", weft__last_error());
     return topo;

@@ -5,7 +5,6 @@
 
 #include "ep_rounds.h"
 #include "shape_oracle.h"
-#include "workload/failure.h"
 
 /* Elements of the expanded rows that are summed. */
 enum { HIDDEN = SCENARIO_ROW_ELEMENTS };
@@ -24,32 +23,28 @@ static size_t expanded_capacity(const struct shape *shape)
 
 weft_result party_alloc_expanded(struct party *party)
 {
-    struct guarded *memory = &party->scenario->memory;
     const size_t capacity = (size_t)party->shape->capacity;
     const size_t num_choices = capacity * (size_t)party->shape->num_topk;
     const size_t num_rows = expanded_capacity(party->shape);
     const size_t num_tokens =
         (size_t)party->shape->num_ranks * (size_t)party->shape->max_tokens + 1;
-    party->expected =
-        guarded_alloc(memory, num_rows * sizeof(struct ep_expanded_row) +
-                                  num_tokens * (sizeof(struct ep_token) + sizeof(int32_t)));
-    if (party->expected == NULL)
-        return LACKS_MEMORY("the expanded rows of a rank");
     for (int32_t i = 0; i < party->shape->num_repeats; i++) {
         struct expanded *expanded = &party->expanded[i];
-        expanded->x = guarded_alloc(memory, num_rows * SCENARIO_ROW_BYTES);
-        expanded->choice_rows = guarded_alloc(memory, num_choices * sizeof(int32_t));
-        expanded->row_weights = guarded_alloc(memory, num_rows * sizeof(float));
-        expanded->src_rows = guarded_alloc(memory, num_rows * sizeof(int32_t));
-        expanded->made = guarded_alloc(memory, num_rows * SCENARIO_ROW_BYTES);
-        expanded->sums = guarded_alloc(memory, capacity * SCENARIO_ROW_BYTES);
-        expanded->weights_back = guarded_alloc(memory, num_choices * sizeof(float));
-        if (expanded->x == NULL || expanded->choice_rows == NULL || expanded->row_weights == NULL ||
-            expanded->src_rows == NULL || expanded->made == NULL || expanded->sums == NULL ||
-            expanded->weights_back == NULL)
-            return LACKS_MEMORY("the expanded rows of a rank");
+        TRY(party_alloc(
+            party, (struct party_array[]){{&expanded->x, num_rows * SCENARIO_ROW_BYTES},
+                                          {&expanded->choice_rows, num_choices * sizeof(int32_t)},
+                                          {&expanded->row_weights, num_rows * sizeof(float)},
+                                          {&expanded->src_rows, num_rows * sizeof(int32_t)},
+                                          {&expanded->made, num_rows * SCENARIO_ROW_BYTES},
+                                          {&expanded->sums, capacity * SCENARIO_ROW_BYTES},
+                                          {&expanded->weights_back, num_choices * sizeof(float)},
+                                          {0}}));
     }
-    return WEFT_OK;
+    return party_alloc(
+        party, (struct party_array[]){
+                   {&party->expected, num_rows * sizeof(struct ep_expanded_row) +
+                                          num_tokens * (sizeof(struct ep_token) + sizeof(int32_t))},
+                   {0}});
 }
 
 /* ---------------------------------------------------------------- operations */

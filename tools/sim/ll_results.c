@@ -57,12 +57,6 @@ static weft_result read(void *of, void *dst, const void *src, size_t num_bytes)
     return WEFT_OK;
 }
 
-static void tell(void *of, int is_right, const char *text)
-{
-    if (!is_right)
-        party_complain(of, "%s", text);
-}
-
 /* The result that came last is in half *slots.half; the ones before it took turns. */
 static void find_slots(struct party *party, int32_t num_later, struct ll_received *received)
 {
@@ -102,7 +96,7 @@ void ll_check_received(struct party *party, int32_t round, int32_t result, int32
                                  .num_local = ll_num_local(party->shape, party->rank),
                                  .half_there = lost->half_there,
                                  .read = read,
-                                 .tell = tell,
+                                 .tell = party_tell,
                                  .of = party};
     expect(party, &expected, round, result, lost->ranks);
     find_arrays(party, result, &checker.received);

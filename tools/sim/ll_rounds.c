@@ -6,7 +6,6 @@
 #include "ep_rounds.h"
 #include "ll_masks.h"
 #include "ll_results.h"
-#include "workload/failure.h"
 
 /* ---------------------------------------------------------------- objects */
 
@@ -17,10 +16,7 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
     const size_t num_choices = num_tokens * (size_t)shape->num_topk;
     const size_t num_local = (size_t)ll_num_local(shape, party->rank);
     const weft_ll_config config = ll_config(shape, party->rank);
-    const struct {
-        void *at;
-        size_t num_bytes;
-    } blocks[] = {
+    const struct party_array list[] = {
         {&arrays->tokens, num_tokens * ll_row_bytes(shape)},
         {&arrays->topk_idx, num_choices * sizeof(int32_t)},
         {&arrays->weights, num_choices * sizeof(float)},
@@ -41,14 +37,8 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
         {&arrays->signals[1], ll_num_words(party) * sizeof(uint32_t)},
         {&arrays->out[0], num_tokens * ll_row_bytes(shape)},
         {&arrays->out[1], num_tokens * ll_row_bytes(shape)},
-    };
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-        void *block = guarded_alloc(&party->scenario->memory, blocks[i].num_bytes);
-        if (block == NULL)
-            return LACKS_MEMORY("the arrays of a rank");
-        memcpy(blocks[i].at, &block, sizeof block);
-    }
-    return WEFT_OK;
+        {0}};
+    return party_alloc(party, list);
 }
 
 weft_result party_open_ll(struct party *party)
@@ -62,12 +52,11 @@ weft_result party_open_ll(struct party *party)
     ep_config.staging_slot_bytes = shape->slot_bytes;
     for (int32_t i = 0; i < shape->num_repeats; i++)
         TRY(alloc_result(party, &party->ll_arrays[i]));
-    party->ll_totals = guarded_alloc(&party->scenario->memory,
-                                     (size_t)ll_num_local(shape, party->rank) * sizeof(int32_t));
-    party->ll_mask =
-        guarded_alloc(&party->scenario->memory, (size_t)shape->num_ranks * sizeof(int32_t));
-    if (party->ll_totals == NULL || party->ll_mask == NULL)
-        return LACKS_MEMORY("the arrays of a rank");
+    TRY(party_alloc(
+        party, (struct party_array[]){
+                   {&party->ll_totals, (size_t)ll_num_local(shape, party->rank) * sizeof(int32_t)},
+                   {&party->ll_mask, (size_t)shape->num_ranks * sizeof(int32_t)},
+                   {0}}));
     party->ll_rng.state = rng_key(rng_key(shape->seed, shape->op), (uint64_t)party->rank);
     TRY(weft_stream_create(party->comm, &party->stream));
     TRY(weft_stream_create(party->comm, &party->second_stream));

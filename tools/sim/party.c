@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "workload/failure.h"
 
@@ -23,6 +24,12 @@ void party_complain(struct party *party, const char *format, ...)
     va_end(arguments);
 }
 
+void party_tell(void *of, int is_right, const char *text)
+{
+    if (!is_right)
+        party_complain(of, "%s", text);
+}
+
 void party_expect(struct party *party, const char *what, int32_t i, double found, double expected)
 {
     if (found < expected || found > expected)
@@ -36,108 +43,90 @@ static size_t padded(size_t num_bytes)
     return (num_bytes + HEAP_ARRAY_ALIGNMENT - 1) / HEAP_ARRAY_ALIGNMENT * HEAP_ARRAY_ALIGNMENT;
 }
 
-/* Names an array of the heap block; heap_block itself is still missing. */
-static int32_t plan_heap_array(struct party *party, size_t num_bytes)
+weft_result party_alloc(struct party *party, const struct party_array *arrays)
 {
-    party->heap_arrays[party->num_heap_arrays].num_bytes = padded(num_bytes);
-    return party->num_heap_arrays++;
+    for (; arrays->at != NULL; arrays++) {
+        void *array = guarded_alloc(&party->scenario->memory, arrays->num_bytes);
+        if (array == NULL)
+            return LACKS_MEMORY("the arrays of a rank");
+        memcpy(arrays->at, &array, sizeof array);
+    }
+    return WEFT_OK;
 }
 
-static weft_result alloc_heap_block(struct party *party)
+/* All of them in one block, with guards around each. */
+static weft_result alloc_in_heap(struct party *party, const struct party_array *arrays)
 {
     size_t num_bytes = 0;
-    for (int32_t i = 0; i < party->num_heap_arrays; i++)
-        num_bytes += party->heap_arrays[i].num_bytes + 2 * (size_t)GUARD_BYTES;
+    for (int32_t i = 0; arrays[i].at != NULL; i++)
+        num_bytes += padded(arrays[i].num_bytes) + 2 * (size_t)GUARD_BYTES;
     TRY(weft_heap_alloc(party->comm, num_bytes, &party->heap_block));
     char *next = party->heap_block;
-    for (int32_t i = 0; i < party->num_heap_arrays; i++) {
-        struct heap_array *array = &party->heap_arrays[i];
+    for (; arrays->at != NULL; arrays++) {
+        struct heap_array *array = &party->heap_arrays[party->num_heap_arrays++];
+        array->num_bytes = padded(arrays->num_bytes);
         array->inner = guarded_lay(next, array->num_bytes);
+        memcpy(arrays->at, &array->inner, sizeof array->inner);
         next += array->num_bytes + 2 * (size_t)GUARD_BYTES;
     }
     return WEFT_OK;
 }
 
-static weft_result alloc_heap_arrays(struct party *party)
+enum { ROW_ARRAYS = 4 };
+
+static void list_rows(const struct party *party, struct rows *rows,
+                      struct party_array arrays[ROW_ARRAYS])
 {
-    const struct shape *shape = party->shape;
-    const size_t capacity = (size_t)shape->capacity;
-    const size_t choices_bytes = capacity * (size_t)shape->num_topk * sizeof(int32_t);
-    plan_heap_array(party, PARTY_NUM_WORDS * sizeof *party->words);
-    for (int32_t i = 0; i < shape->num_repeats; i++) {
-        plan_heap_array(party, capacity * (size_t)shape->combine_row_bytes);
-        plan_heap_array(party, choices_bytes);
-        plan_heap_array(party, choices_bytes);
-        plan_heap_array(party, capacity * sizeof(int32_t));
-    }
-    TRY(alloc_heap_block(party));
-    const struct heap_array *next = party->heap_arrays;
-    party->words = (next++)->inner;
-    for (int32_t i = 0; i < shape->num_repeats; i++) {
-        struct rows *rows = &party->recv[i];
-        rows->x = (next++)->inner;
-        rows->topk_idx = (next++)->inner;
-        rows->weights = (next++)->inner;
-        rows->src_token = (next++)->inner;
+    const size_t capacity = (size_t)party->shape->capacity;
+    const size_t choices_bytes = capacity * (size_t)party->shape->num_topk * sizeof(int32_t);
+    arrays[0] = (struct party_array){&rows->x, capacity * (size_t)party->shape->combine_row_bytes};
+    arrays[1] = (struct party_array){&rows->topk_idx, choices_bytes};
+    arrays[2] = (struct party_array){&rows->weights, choices_bytes};
+    arrays[3] = (struct party_array){&rows->src_token, capacity * sizeof(int32_t)};
+}
+
+/* All ranks have rows in the heap. Some have others in place of them. */
+static weft_result alloc_rows(struct party *party)
+{
+    struct party_array arrays[1 + PARTY_MAX_REPEATS * ROW_ARRAYS + 1] = {
+        {&party->words, PARTY_NUM_WORDS * sizeof *party->words}};
+    for (int32_t i = 0; i < party->shape->num_repeats; i++)
+        list_rows(party, &party->recv[i], &arrays[1 + i * ROW_ARRAYS]);
+    TRY(alloc_in_heap(party, arrays));
+    for (int32_t i = 0; i < party->shape->num_repeats; i++) {
+        struct party_array local[ROW_ARRAYS + 1] = {{0}};
+        list_rows(party, &party->recv[i], local);
+        if (party->shape->is_local[i][party->rank])
+            TRY(party_alloc(party, local));
     }
     return WEFT_OK;
 }
 
 static weft_result alloc_local(struct party *party)
 {
-    struct guarded *memory = &party->scenario->memory;
     const struct shape *shape = party->shape;
-    const size_t num_tokens = (size_t)shape->max_tokens;
+    const size_t num_tokens = (size_t)shape->max_tokens, num_ranks = (size_t)shape->num_ranks;
     const size_t choices_bytes = num_tokens * (size_t)shape->num_topk * sizeof(int32_t);
-    const size_t num_ranks = (size_t)shape->num_ranks;
-    party->topk_idx = guarded_alloc(memory, choices_bytes);
-    party->weights = guarded_alloc(memory, choices_bytes);
-    party->tokens_to_ranks = guarded_alloc(memory, num_tokens * num_ranks);
-    party->selections = guarded_alloc(memory, (size_t)shape->num_experts * sizeof(int32_t));
-    party->tokens_per_rank = guarded_alloc(memory, num_ranks * sizeof(int32_t));
-    party->tokens_per_node = guarded_alloc(memory, (size_t)shape->num_nodes * sizeof(int32_t));
-    party->tokens_per_expert = guarded_alloc(memory, (size_t)shape->num_experts * sizeof(int32_t));
-    party->is_token_in_rank = guarded_alloc(memory, num_tokens * num_ranks);
-    for (int32_t i = 0; i < shape->num_biases; i++) {
-        party->bias[i] = guarded_alloc(memory, num_tokens * (size_t)shape->combine_row_bytes);
-        if (party->bias[i] == NULL)
-            return LACKS_MEMORY("the arrays of a rank");
-    }
-    for (int32_t i = 0; i < shape->num_repeats; i++) {
-        party->x[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);
-        party->out[i] = guarded_alloc(memory, num_tokens * (size_t)shape->combine_row_bytes);
-        party->out_weights[i] = guarded_alloc(memory, choices_bytes);
-        if (party->x[i] == NULL || party->out[i] == NULL || party->out_weights[i] == NULL)
-            return LACKS_MEMORY("the arrays of a rank");
-    }
-    if (party->tokens_to_ranks == NULL || party->selections == NULL)
-        return LACKS_MEMORY("the arrays of a rank");
-    if (party->topk_idx == NULL || party->weights == NULL || party->tokens_per_rank == NULL ||
-        party->tokens_per_node == NULL || party->tokens_per_expert == NULL ||
-        party->is_token_in_rank == NULL)
-        return LACKS_MEMORY("the arrays of a rank");
-    return WEFT_OK;
-}
-
-/* In place of the rows in the heap. */
-static weft_result alloc_local_rows(struct party *party)
-{
-    struct guarded *memory = &party->scenario->memory;
-    const size_t capacity = (size_t)party->shape->capacity;
-    const size_t choices_bytes = capacity * (size_t)party->shape->num_topk * sizeof(int32_t);
-    for (int32_t i = 0; i < party->shape->num_repeats; i++) {
-        struct rows *rows = &party->recv[i];
-        if (!party->shape->is_local[i][party->rank])
-            continue;
-        rows->x = guarded_alloc(memory, capacity * (size_t)party->shape->combine_row_bytes);
-        rows->topk_idx = guarded_alloc(memory, choices_bytes);
-        rows->weights = guarded_alloc(memory, choices_bytes);
-        rows->src_token = guarded_alloc(memory, capacity * sizeof(int32_t));
-        if (rows->x == NULL || rows->topk_idx == NULL || rows->weights == NULL ||
-            rows->src_token == NULL)
-            return LACKS_MEMORY("the arrays of a rank");
-    }
-    return WEFT_OK;
+    const size_t out_bytes = num_tokens * (size_t)shape->combine_row_bytes;
+    const struct party_array arrays[] = {
+        {&party->topk_idx, choices_bytes},
+        {&party->weights, choices_bytes},
+        {&party->tokens_to_ranks, num_tokens * num_ranks},
+        {&party->selections, (size_t)shape->num_experts * sizeof(int32_t)},
+        {&party->tokens_per_rank, num_ranks * sizeof(int32_t)},
+        {&party->tokens_per_node, (size_t)shape->num_nodes * sizeof(int32_t)},
+        {&party->tokens_per_expert, (size_t)shape->num_experts * sizeof(int32_t)},
+        {&party->is_token_in_rank, num_tokens * num_ranks},
+        {&party->bias[0], out_bytes},
+        {&party->bias[1], out_bytes},
+        {0}};
+    for (int32_t i = 0; i < shape->num_repeats; i++)
+        TRY(party_alloc(party,
+                        (struct party_array[]){{&party->x[i], num_tokens * SCENARIO_ROW_BYTES},
+                                               {&party->out[i], out_bytes},
+                                               {&party->out_weights[i], choices_bytes},
+                                               {0}}));
+    return party_alloc(party, arrays);
 }
 
 /* ---------------------------------------------------------------- arrays of collectives */
@@ -164,24 +153,18 @@ static size_t largest_array(const struct shape *shape)
 
 static weft_result alloc_coll_arrays(struct party *party)
 {
-    struct guarded *memory = &party->scenario->memory;
+    struct party_array in_heap[PARTY_NUM_COLL_ARRAYS + 1] = {{0}};
     const size_t num_bytes = padded(largest_array(party->shape));
-    const int32_t num_arrays = num_coll_arrays(party->shape);
     party->coll_array_bytes = num_bytes;
-    for (int32_t i = 0; i < num_arrays; i++)
-        plan_heap_array(party, num_bytes);
-    TRY(alloc_heap_block(party));
-    for (int32_t i = 0; i < num_arrays; i++) {
+    for (int32_t i = 0; i < num_coll_arrays(party->shape); i++) {
         struct coll_arrays *arrays = &party->coll_arrays[i];
-        arrays->memory[COLL_IN_HEAP] = party->heap_arrays[i].inner;
-        arrays->memory[COLL_LOCAL] = guarded_alloc(memory, num_bytes);
-        for (int kind = 0; kind < 2; kind++) {
-            arrays->mirrors[kind] = guarded_alloc(memory, num_bytes);
-            if (arrays->mirrors[kind] == NULL || arrays->memory[kind] == NULL)
-                return LACKS_MEMORY("the arrays of a rank");
-        }
+        in_heap[i] = (struct party_array){&arrays->memory[COLL_IN_HEAP], num_bytes};
+        TRY(party_alloc(party, (struct party_array[]){{&arrays->memory[COLL_LOCAL], num_bytes},
+                                                      {&arrays->mirrors[COLL_LOCAL], num_bytes},
+                                                      {&arrays->mirrors[COLL_IN_HEAP], num_bytes},
+                                                      {0}}));
     }
-    return WEFT_OK;
+    return alloc_in_heap(party, in_heap);
 }
 
 /* ---------------------------------------------------------------- objects */
@@ -253,9 +236,8 @@ weft_result party_open(struct party *party)
     }
     if (scenario_is_low_latency(party->shape->op))
         return party_open_ll(party);
-    TRY(alloc_heap_arrays(party));
+    TRY(alloc_rows(party));
     TRY(alloc_local(party));
-    TRY(alloc_local_rows(party));
     if (party->shape->op == SCENARIO_DISPATCH)
         TRY(party_alloc_expanded(party));
     TRY(weft_stream_create(party->comm, &party->stream));

@@ -123,6 +123,13 @@ struct party {
     struct rng ll_rng;  /* what this rank decides by itself */
 };
 
+/* An array local to the rank, with guards. `at` is the pointer to it; NULL ends a list of these. */
+struct party_array {
+    void *at;
+    size_t num_bytes;
+};
+weft_result party_alloc(struct party *party, const struct party_array *arrays);
+
 /* The objects and buffers for shape->op. On failure too, party_close must follow. */
 weft_result party_open(struct party *party);
 /* Destroys what there is; complains when a guard was overwritten. */
@@ -149,5 +156,7 @@ weft_result party_run_calls(struct party *party, int32_t round);
 /* Notes a wrong result. */
 void party_complain(struct party *party, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Complains if it is not right; `of` is the party, as checkers have it. */
+void party_tell(void *of, int is_right, const char *text);
 /* Complains about number `i` of `what` unless it is as expected. */
 void party_expect(struct party *party, const char *what, int32_t i, double found, double expected);

@@ -66,18 +66,12 @@ static weft_result enqueue_layout(struct party *party, int32_t round)
     return weft_ep_layout(party_handle(party, round), &args, party->stream);
 }
 
-static void tell(void *of, int is_right, const char *text)
-{
-    if (!is_right)
-        party_complain(of, "%s", text);
-}
-
 /* The oracle of a round, whose problem it then has. */
 static struct ep_checker open_checker(struct party *party, int32_t round,
                                       struct shape_oracle *oracle)
 {
     shape_oracle_open(oracle, party->shape, round);
-    return (struct ep_checker){&oracle->problem, party->rank, tell, party};
+    return (struct ep_checker){&oracle->problem, party->rank, party_tell, party};
 }
 
 static void host_reads_layout(const struct party *party, int32_t num_tokens)

@@ -48,7 +48,9 @@ int channels_were_found(const struct channels *channels)
 
 const char *pattern_name(enum pattern pattern)
 {
-    static const char *const names[] = {"",     "balanced tree", "split tree", "tree",
-                                        "ring", "NVLS",          "collnet"};
+    static const char *const names[] = {[PATTERN_BALANCED_TREE] = "balanced tree",
+                                        [PATTERN_TREE] = "tree",
+                                        [PATTERN_RING] = "ring",
+                                        [PATTERN_NVLS] = "NVLS"};
     return names[pattern];
 }

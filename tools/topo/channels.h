@@ -12,7 +12,6 @@ enum { TOPO_MAX_CHANNELS = 64 };
  * ends at a port. */
 enum pattern {
     PATTERN_BALANCED_TREE = 1, /* the first two GPUs share what goes to the port */
-    PATTERN_SPLIT_TREE = 2,    /* it comes to the first GPU, and goes from the second */
     PATTERN_TREE = 3,          /* it comes to the first GPU, and goes from it */
     PATTERN_RING = 4,          /* it goes from the last; on one node from the last to the first */
     PATTERN_NVLS = 5,          /* the first GPU sums for all by NVSwitch: a head */

@@ -12,20 +12,11 @@ const char *topo_kind_name(enum topo_kind kind)
     return names[kind];
 }
 
-static const char *const type_names[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
-                                         "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
-
 const char *topo_type_name(enum topo_type type)
 {
-    return type_names[type];
-}
-
-int topo_type_of(const char *name)
-{
-    for (int i = 0; i < TOPO_NUM_TYPES; i++)
-        if (strcmp(name, type_names[i]) == 0)
-            return i;
-    return -1;
+    static const char *const names[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                        "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+    return names[type];
 }
 
 weft_result topo_add_node(struct topo *topo, const struct topo_node *values,
@@ -59,6 +50,14 @@ struct topo_node *topo_find(const struct topo *topo, enum topo_kind kind, int32_
             return node;
     }
     return NULL;
+}
+
+struct topo_node *topo_gpu_of_rank(const struct topo *topo, int32_t rank)
+{
+    int32_t index = 0;
+    while (topo_at(topo, TOPO_GPU, index)->gpu.rank != rank)
+        index++;
+    return topo_at(topo, TOPO_GPU, index);
 }
 
 static void free_paths_of(const struct topo *topo, struct topo_node *node)

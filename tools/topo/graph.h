@@ -99,8 +99,9 @@ struct topo {
 
 const char *topo_kind_name(enum topo_kind kind);
 const char *topo_type_name(enum topo_type type);
-/* -1: no type has that name. */
-int topo_type_of(const char *name);
+
+/* There is one. */
+struct topo_node *topo_gpu_of_rank(const struct topo *topo, int32_t rank);
 
 /* Builds the graph that a file describes, without paths. */
 weft_result topo_build(const struct xml *system, const struct topo_constants *constants,

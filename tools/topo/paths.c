@@ -195,47 +195,26 @@ static weft_result detour(struct topo_node *from, struct topo_node *over,
     return WEFT_OK;
 }
 
-static int says_no(const struct topo_access *access, const uint8_t *pairs, int32_t a, int32_t b)
-{
-    return pairs != NULL && a < access->num_ranks && b < access->num_ranks && a != b &&
-           pairs[(size_t)a * (size_t)access->num_ranks + (size_t)b];
-}
-
-static int32_t p2p_level_of(const struct topo *topo, const struct topo_access *access)
+static int32_t auto_p2p_level(const struct topo *topo)
 {
     const struct topo_cpu *cpu = &topo_at(topo, TOPO_CPU, 0)->cpu;
-    if (access->p2p_level != TOPO_P2P_AUTO)
-        return access->p2p_level;
     return cpu->arch == TOPO_ARCH_X86 && cpu->vendor == TOPO_VENDOR_AMD &&
                    topo_count(topo, TOPO_GPU) <= 2
                ? TOPO_SYS
                : TOPO_PXB;
 }
 
-static weft_result adjust_pair(struct topo *topo, const struct topo_access *access,
-                               struct topo_node *from, struct topo_node *to)
-{
-    const int32_t a = from->gpu.rank, b = to->gpu.rank;
-    struct topo_path *path = topo_path(from, to);
-    const int has_p2p = (int32_t)path->type <= p2p_level_of(topo, access) &&
-                        !says_no(access, access->refused, a, b);
-    struct topo_node *cpu = topo_local_cpu(topo, to);
-    if (!has_p2p && cpu != NULL)
-        WEFT__TRY(detour(from, cpu, to));
-    if (!has_p2p && says_no(access, access->unshared, a, b))
-        path->type = TOPO_REMOTE;
-    return WEFT_OK;
-}
-
-/* GPUs that do not reach each other's memory go through that of the second one's processor, or the
- * network. */
-static weft_result adjust_pairs(struct topo *topo, const struct topo_access *access)
+/* GPUs that do not reach each other's memory go through that of the second one's processor. */
+static weft_result adjust_pairs(struct topo *topo, int32_t p2p_level)
 {
     const int32_t count = topo_count(topo, TOPO_GPU);
-    for (int32_t to = 0; to < count; to++)
-        for (int32_t from = 0; from < count; from++)
-            WEFT__TRY(adjust_pair(topo, access, topo_at(topo, TOPO_GPU, from),
-                                  topo_at(topo, TOPO_GPU, to)));
+    for (int32_t i = 0; i < count * count; i++) {
+        struct topo_node *to = topo_at(topo, TOPO_GPU, i / count);
+        struct topo_node *from = topo_at(topo, TOPO_GPU, i % count);
+        struct topo_node *cpu = topo_local_cpu(topo, to);
+        if ((int32_t)topo_path(from, to)->type > p2p_level && cpu != NULL)
+            WEFT__TRY(detour(from, cpu, to));
+    }
     return WEFT_OK;
 }
 
@@ -336,42 +315,12 @@ static weft_result adjust_nets(struct topo *topo)
 
 /* ------------------------------------------------------------------ the whole */
 
-weft_result topo_compute_paths(struct topo *topo, const struct topo_access *access)
+weft_result topo_compute_paths(struct topo *topo, int32_t p2p_level)
 {
-    static const struct topo_access nothing = {.p2p_level = TOPO_P2P_AUTO};
     topo_free_paths(topo);
     WEFT__TRY(find_all_paths(topo));
     WEFT__TRY(complete_rows(topo));
-    WEFT__TRY(adjust_pairs(topo, access != NULL ? access : &nothing));
+    WEFT__TRY(adjust_pairs(topo, p2p_level == TOPO_P2P_AUTO ? auto_p2p_level(topo) : p2p_level));
     WEFT__TRY(adjust_nets(topo));
     return topo_assign_nets(topo);
-}
-
-/* The lowest index among the GPUs that one reaches. */
-static int32_t domain_of(const struct topo *topo, const int32_t *domains, int32_t index)
-{
-    const struct topo_path *paths = topo_at(topo, TOPO_GPU, index)->paths[TOPO_GPU];
-    int32_t domain = index;
-    for (int32_t i = 0; i < index; i++)
-        if (paths[i].type < TOPO_REMOTE && domains[i] < domain)
-            domain = domains[i];
-    return domain;
-}
-
-weft_result topo_trim(struct topo *topo, int32_t rank, const struct topo_access *access)
-{
-    const int32_t count = topo_count(topo, TOPO_GPU);
-    int32_t domains[TOPO_MAX_NODES], own_domain = -1;
-    for (int32_t i = 0; i < count; i++) {
-        domains[i] = domain_of(topo, domains, i);
-        if (topo_at(topo, TOPO_GPU, i)->gpu.rank == rank)
-            own_domain = domains[i];
-    }
-    if (own_domain == -1)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "no GPU of the topology is rank %" PRId32 "'s", rank);
-    for (int32_t i = count - 1; i >= 0; i--)
-        if (domains[i] != own_domain)
-            topo_remove_node(topo, topo_at(topo, TOPO_GPU, i));
-    return topo_compute_paths(topo, access);
 }

@@ -6,22 +6,9 @@
 
 enum { TOPO_P2P_AUTO = -1 };
 
-/* Facts about pairs of ranks from the driver, the system and the user. */
-struct topo_access {
-    /* The worst type of path by which GPUs reach each other's memory; AUTO: PXB, or SYS for two
-     * GPUs beside an AMD processor. What they cannot reach goes through the memory of a
-     * processor. */
-    int32_t p2p_level;
-    int32_t num_ranks;       /* of what follows */
-    const uint8_t *refused;  /* [rank][rank] not 0: the driver refuses access; NULL: nowhere */
-    const uint8_t *unshared; /* the same: they do not even share memory of the host */
-};
-
-/* Where `access` is NULL, nobody says anything. */
-weft_result topo_compute_paths(struct topo *topo, const struct topo_access *access);
-
-/* Leaves the GPUs that rank reaches without the network, and computes their paths anew. */
-weft_result topo_trim(struct topo *topo, int32_t rank, const struct topo_access *access);
+/* p2p_level is the worst type of path by which GPUs reach each other's memory; AUTO: PXB, or SYS
+ * for two GPUs beside an AMD processor. Other memory of GPUs is reached through a processor's. */
+weft_result topo_compute_paths(struct topo *topo, int32_t p2p_level);
 
 /* ------------------------------------------------------------------ for the parts of this */
 

@@ -139,8 +139,7 @@ static void begin(struct plan *plan, const struct search_wish *wish)
     struct search *search = &plan->search;
     struct channels *best = search->best;
     const struct topo_speeds speeds = topo_speeds_of(search->topo->constants, plan->oldest_sm);
-    const int may_cross = wish->pattern == PATTERN_RING || wish->pattern == PATTERN_BALANCED_TREE ||
-                          wish->pattern == PATTERN_SPLIT_TREE;
+    const int may_cross = wish->pattern == PATTERN_RING || wish->pattern == PATTERN_BALANCED_TREE;
     plan->may_cross_nic = may_cross && topo_count(search->topo, TOPO_NET) > 1 ? 2 : 0;
     plan->starts_same = wish->pattern != PATTERN_NVLS;
     plan->speeds = search->reach == TOPO_SEVERAL_NODES ? speeds.inter : speeds.intra;

@@ -66,8 +66,7 @@ static int is_in_node(const struct topo_node *node)
 
 static int is_tree(enum pattern pattern)
 {
-    return pattern == PATTERN_BALANCED_TREE || pattern == PATTERN_SPLIT_TREE ||
-           pattern == PATTERN_TREE;
+    return pattern == PATTERN_BALANCED_TREE || pattern == PATTERN_TREE;
 }
 
 /* Whether the path is of a type that may be used; trees use it both ways. */

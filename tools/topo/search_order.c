@@ -90,8 +90,7 @@ static int32_t keep_neighbours(const struct search *search, int32_t gpu, int32_t
     const int32_t after = (gpu + 1) % search->num_gpus;
     const enum pattern pattern = search->now->pattern;
     const int is_ring = pattern == PATTERN_RING;
-    const int takes_both =
-        is_ring || pattern == PATTERN_SPLIT_TREE || pattern == PATTERN_BALANCED_TREE;
+    const int takes_both = is_ring || pattern == PATTERN_BALANCED_TREE;
     const int32_t first = !takes_both || is_ring ? after : before;
     const int32_t second = is_ring ? before : after;
     int32_t num_kept = bring_forward(next, count, first);

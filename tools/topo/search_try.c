@@ -68,18 +68,10 @@ static void try_gpu(struct search *search, struct topo_node *from, int32_t index
         search_give_back(search, from, gpu, 1);
 }
 
-static int32_t index_of_rank(const struct search *search, int32_t rank)
-{
-    int32_t index = 0;
-    while (search_gpu(search, index)->gpu.rank != rank)
-        index++;
-    return index;
-}
-
 static int32_t index_in_last(const struct search *search, int32_t step)
 {
     const struct channel *last = &search->now->channel[search->now->num_channels - 1];
-    return index_of_rank(search, last->ranks[step]);
+    return topo_gpu_of_rank(search->topo, last->ranks[step])->index;
 }
 
 static int32_t list_next(struct search *search, const struct topo_node *gpu,
@@ -114,8 +106,7 @@ static void go_to_next(struct search *search, struct topo_node *gpu, struct rest
 
 static void close_ring(struct search *search, struct topo_node *gpu, struct rest rest)
 {
-    const int32_t first = index_of_rank(search, search_channel(search)->ranks[0]);
-    struct topo_node *first_gpu = search_gpu(search, first);
+    struct topo_node *first_gpu = topo_gpu_of_rank(search->topo, search_channel(search)->ranks[0]);
     if (!search_take(search, gpu, first_gpu, 1))
         return;
     rest.step++;
@@ -267,7 +258,7 @@ static struct rest rest_of_all(const struct search *search, enum order order, in
     const int is_ring = search->now->pattern == PATTERN_RING;
     struct rest rest = {order, 0, -1, -1, steps_left};
     if (search->reach == TOPO_SEVERAL_NODES)
-        rest.net_step = is_ring ? last : search->now->pattern == PATTERN_SPLIT_TREE ? 1 : 0;
+        rest.net_step = is_ring ? last : 0;
     else if (is_ring)
         rest.closing_step = last;
     return rest;

@@ -16,8 +16,6 @@
 
 enum { MAX_SEARCHED_NODES = 4096 };
 
-static const char *const what_names[] = {"all",        "ring", "tree", "balanced-tree",
-                                         "split-tree", "nvls", NULL};
 /* AUTO is the first; the rest are the types that a level may be. */
 static const char *const level_names[] = {"auto", "LOC", "NVL", "NVB", "C2C", "PIX",
                                           "PXB",  "P2C", "PXN", "PHB", "SYS", NULL};
@@ -29,9 +27,6 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "nodes", "N",
      "As if there were N such machines, of each FILE, with a network between", "1", AT(num_alike),
      1, MAX_SEARCHED_NODES},
-    {OPTION_CHOICE, "pattern", NULL,
-     "Which channels; all is rings, balanced trees as many, and NVLS", "all", AT(what),
-     .choices = what_names},
     {OPTION_CHOICE, "peer-access", "LEVEL",
      "GPUs reach each other's memory by paths up to LEVEL, from LOC (never) to SYS (always); auto "
      "is PXB, or SYS for two GPUs beside an AMD processor",
@@ -39,9 +34,6 @@ static const struct option_row option_table[] = {
     {OPTION_TEXT, "nccl", "VERSION",
      "Assume of links what that version of NCCL does, 2.27.3 or newer", NULL, AT(nccl_version),
      .without = "the newest that is known"},
-    {OPTION_TEXT, "channels", "FILE",
-     "Take channels of FILE, in the format of NCCL_GRAPH_FILE, not of a search", NULL,
-     AT(graph_in)},
     {OPTION_GROUP, .doc = "What is written"},
     {OPTION_TEXT, "graph", "OUT", "Write the channels to OUT, in the format of NCCL_GRAPH_FILE",
      NULL, AT(graph_out)},
@@ -70,10 +62,8 @@ static weft_result check_files(const struct topo_options *options, const struct 
 {
     const struct {
         const char *name, *value;
-    } files[] = {{"--graph", options->graph_out},
-                 {"--channels", options->graph_in},
-                 {"--dump", options->dump},
-                 {"--svg", options->svg}};
+    } files[] = {
+        {"--graph", options->graph_out}, {"--dump", options->dump}, {"--svg", options->svg}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (files[i].value != NULL && job->num_machines > 1)
             return weft__error(WEFT_ERROR_INVALID_ARGUMENT,

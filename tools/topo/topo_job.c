@@ -35,7 +35,6 @@ void topo_job_free(struct topo_job *job)
         topo_free(job->machines[i].topo);
         xml_remove(job->machines[i].system);
     }
-    connections_free(&job->connections);
     free(job->machines);
     *job = (struct topo_job){0};
 }
@@ -165,67 +164,6 @@ weft_result topo_job_gather(const struct topo_options *options, weft_comm *comm,
     return result;
 }
 
-/* ------------------------------------------------------------------ over all nodes */
-
-/* The part that a machine lacks; NULL: none. */
-static const char *lack_of(const struct topo_view *view)
-{
-    if (topo_count(view->topo, TOPO_GPU) == 0)
-        return "has no GPU with a rank";
-    if (topo_view_set(view, CHANNELS_RING) == NULL)
-        return "has no rings (--pattern all)";
-    return topo_view_set(view, CHANNELS_TREE) == NULL ? "has no trees (--pattern all)" : NULL;
-}
-
-static int can_be_connected(struct topo_job *job)
-{
-    for (int32_t i = 0; i < job->num_machines; i++) {
-        const char *lack = lack_of(&job->machines[i]);
-        if (lack == NULL)
-            continue;
-        snprintf(job->why_not_connected, sizeof job->why_not_connected, "%s %s",
-                 job->machines[i].name, lack);
-        return 0;
-    }
-    return 1;
-}
-
-/* The nodes that are such machines follow each other. */
-static weft_result list_sets(const struct topo_job *job, struct channel_sets *sets,
-                             struct topo_nodes *nodes)
-{
-    for (int32_t i = 0; i < job->num_machines; i++) {
-        const struct topo_view *view = &job->machines[i];
-        const int32_t num_gpus = topo_count(view->topo, TOPO_GPU);
-        const int32_t sm = topo_at(view->topo, TOPO_GPU, 0)->gpu.sm;
-        nodes->oldest_sm = i == 0 || sm < nodes->oldest_sm ? sm : nodes->oldest_sm;
-        for (int32_t n = 0; n < view->num_alike; n++, nodes->num_nodes++) {
-            for (int id = 0; id < NUM_CHANNELS_IDS; id++)
-                if (view->sets.of[id] != NULL)
-                    WEFT__TRY(
-                        channels_of_node(view->sets.of[id], n, &sets[nodes->num_nodes].of[id]));
-            nodes->num_ranks += num_gpus;
-        }
-    }
-    return WEFT_OK;
-}
-
-static weft_result connect_nodes(struct topo_job *job)
-{
-    const int32_t num_nodes = job->machines[0].num_nodes;
-    struct channel_sets *sets = calloc((size_t)num_nodes, sizeof *sets);
-    struct topo_nodes nodes = {.sets = sets};
-    weft_result result = sets != NULL
-                             ? list_sets(job, sets, &nodes)
-                             : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the nodes");
-    if (result == WEFT_OK)
-        result = channels_connect(&nodes, &job->connections);
-    for (int32_t n = 0; sets != NULL && n < num_nodes; n++)
-        channel_sets_free(&sets[n]);
-    free(sets);
-    return result;
-}
-
 weft_result topo_job_search(const struct topo_options *options, struct topo_job *job)
 {
     int32_t first_rank = 0;
@@ -234,10 +172,8 @@ weft_result topo_job_search(const struct topo_options *options, struct topo_job 
         view->num_alike = options->num_alike;
         view->num_nodes = options->num_alike * job->num_machines;
         WEFT__TRY(topo_machine_build(options, job->num_machines > 1 ? first_rank : -1, view));
-        WEFT__TRY(topo_machine_search(options, view));
+        WEFT__TRY(topo_machine_search(view));
         first_rank += view->num_alike * topo_count(view->topo, TOPO_GPU);
     }
-    if (job->machines[0].num_nodes == 1 || !can_be_connected(job))
-        return WEFT_OK;
-    return connect_nodes(job);
+    return WEFT_OK;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The machines of weft topo: of files, of this host, or of all hosts of a job; and what goes over
- * all of them. */
+/* The machines of weft topo: of files, of this host, or of all hosts of a job. */
 #pragma once
 
 #include "topo_options.h"
@@ -13,7 +12,7 @@ weft_result topo_job_read(const struct topo_options *options, struct topo_job *j
  * nodes, on rank 0; elsewhere nothing. */
 weft_result topo_job_gather(const struct topo_options *options, weft_comm *comm,
                             struct topo_job *job);
-/* Graphs, paths, channels and connections. */
+/* Graphs, paths and channels. */
 weft_result topo_job_search(const struct topo_options *options, struct topo_job *job);
 void topo_job_free(struct topo_job *job);
 
@@ -22,4 +21,4 @@ void topo_job_free(struct topo_job *job);
 weft_result topo_machine_read(const char *file, struct topo_view *view);
 weft_result topo_machine_build(const struct topo_options *options, int32_t first_rank,
                                struct topo_view *view);
-weft_result topo_machine_search(const struct topo_options *options, struct topo_view *view);
+weft_result topo_machine_search(struct topo_view *view);

@@ -5,10 +5,10 @@
 #include "topo_view.h"
 #include "workload/output.h"
 
-static json_t *node_as_json(const struct topo_view *view, const struct topo_node *node)
+static json_t *node_as_json(const struct topo_node *node)
 {
     char name[64], bus_id[32];
-    topo_node_text(view, node, name);
+    topo_node_text(node, name);
     topo_bus_id_text(node->id, bus_id);
     json_t *object = json_pack("{s:s, s:s, s:i}", "kind", topo_kind_name(node->kind), "name", name,
                                "index", node->index);
@@ -43,7 +43,7 @@ static json_t *nodes_as_json(const struct topo_view *view)
     for (int kind = 0; kind < TOPO_NUM_KINDS; kind++)
         for (int32_t i = 0; i < topo_count(view->topo, (enum topo_kind)kind); i++) {
             const struct topo_node *node = topo_at(view->topo, (enum topo_kind)kind, i);
-            json_t *object = node_as_json(view, node);
+            json_t *object = node_as_json(node);
             json_object_set_new(object, "links", links_as_json(node));
             json_array_append_new(nodes, object);
         }
@@ -114,31 +114,6 @@ static json_t *sets_as_json(const struct topo_view *view)
     return sets;
 }
 
-static json_t *connections_as_json(const struct topo_job *job)
-{
-    const struct connections *all = &job->connections;
-    json_t *channels = json_array();
-    for (int32_t c = 0; c < all->num_channels; c++) {
-        json_t *next = json_array(), *up = json_array(), *down = json_array();
-        for (int32_t rank = 0; rank < all->num_ranks; rank++) {
-            const struct rank_links *links = links_of(all, c, rank);
-            int32_t num_children = 0;
-            while (num_children < TREE_MAX_CHILDREN && links->tree_down[num_children] >= 0)
-                num_children++;
-            json_array_append_new(next, json_integer(links->ring_next));
-            json_array_append_new(up, json_integer(links->tree_up));
-            json_array_append_new(down, integers(links->tree_down, num_children));
-        }
-        json_array_append_new(channels, json_pack("{s:o, s:o, s:o}", "ring_next", next, "tree_up",
-                                                  up, "tree_down", down));
-    }
-    const double slowest_gbps = topo_slowest_ring_gbps(job);
-    return json_pack("{s:i, s:i, s:o, s:o, s:o}", "num_nodes", all->num_nodes, "num_ranks",
-                     all->num_ranks, "ring_network_gb_per_s",
-                     gbps_as_json(slowest_gbps > 0, slowest_gbps), "channels", channels, "heads",
-                     integers(all->heads, all->num_heads * all->num_nodes));
-}
-
 static json_t *machine_as_json(const struct topo_view *view)
 {
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "kind", "topology", "name", view->name,
@@ -162,10 +137,5 @@ static json_t *job_as_json(const struct topo_job *job)
 
 int topo_print_json(const struct topo_job *job)
 {
-    json_t *object = job_as_json(job);
-    if (object != NULL && job->connections.num_ranks > 0)
-        json_object_set_new(object, "connections", connections_as_json(job));
-    if (object != NULL && job->why_not_connected[0] != '\0')
-        json_object_set_new(object, "not_connected", json_string(job->why_not_connected));
-    return output_json(object, NULL);
+    return output_json(job_as_json(job), NULL);
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "comm/host/error.h"
-#include "topo/channels_file.h"
 #include "topo/complete.h"
 #include "topo/file.h"
 #include "topo/gpus.h"
@@ -58,12 +57,11 @@ weft_result topo_machine_build(const struct topo_options *options, int32_t first
                                struct topo_view *view)
 {
     const struct topo_constants *constants;
-    const struct topo_access access = {.p2p_level = options->p2p_level - 1};
     WEFT__TRY(topo_constants_of(options->nccl_version, &constants));
     WEFT__TRY(topo_build(view->system, constants, &view->topo));
     if (first_rank >= 0)
         WEFT__TRY(number_gpus(view, first_rank));
-    return topo_compute_paths(view->topo, &access);
+    return topo_compute_paths(view->topo, options->p2p_level - 1);
 }
 
 /* ------------------------------------------------------------------ channels */
@@ -73,27 +71,9 @@ static enum topo_reach reach_of(const struct topo_view *view)
     return view->num_nodes > 1 ? TOPO_SEVERAL_NODES : TOPO_ONE_NODE;
 }
 
-static weft_result find_one_set(const struct topo_options *options, struct topo_view *view)
+weft_result topo_machine_search(struct topo_view *view)
 {
-    static const struct {
-        enum channels_id id;
-        enum pattern pattern;
-    } wishes[] = {[TOPO_RING] = {CHANNELS_RING, PATTERN_RING},
-                  [TOPO_TREE] = {CHANNELS_TREE, PATTERN_TREE},
-                  [TOPO_BALANCED_TREE] = {CHANNELS_TREE, PATTERN_BALANCED_TREE},
-                  [TOPO_SPLIT_TREE] = {CHANNELS_TREE, PATTERN_SPLIT_TREE},
-                  [TOPO_NVLS] = {CHANNELS_NVLS, PATTERN_NVLS}};
-    const struct search_wish wish = {wishes[options->what].id, wishes[options->what].pattern, 1,
-                                     TOPO_MAX_CHANNELS / 2, reach_of(view)};
-    return search_channels(view->topo, &wish, &view->sets.of[wish.id]);
-}
-
-weft_result topo_machine_search(const struct topo_options *options, struct topo_view *view)
-{
-    if (topo_count(view->topo, TOPO_GPU) == 0 && options->graph_in == NULL)
-        return WEFT_OK;
-    if (options->graph_in != NULL)
-        return channels_read(view->topo, options->graph_in, &view->sets);
-    return options->what == TOPO_ALL ? search_all(view->topo, reach_of(view), &view->sets)
-                                     : find_one_set(options, view);
+    return topo_count(view->topo, TOPO_GPU) > 0
+               ? search_all(view->topo, reach_of(view), &view->sets)
+               : WEFT_OK;
 }

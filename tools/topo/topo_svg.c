@@ -39,12 +39,6 @@ static struct point *point_of(const struct canvas *canvas, const struct topo_nod
 
 /* ------------------------------------------------------------------ layout */
 
-static int is_below(const struct topo_link *link, const struct topo_node *from)
-{
-    return link->to != from && link->to->kind != TOPO_CPU &&
-           (link->type == TOPO_PIX || link->to->kind == TOPO_NET);
-}
-
 /* Leaves get columns; what is above is in the middle of what is below. */
 static void place(struct canvas *canvas, const struct topo_node *node, const struct topo_node *from,
                   int level)
@@ -52,7 +46,7 @@ static void place(struct canvas *canvas, const struct topo_node *node, const str
     struct point *point = point_of(canvas, node);
     int first = -1, last = -1;
     for (int32_t i = 0; i < node->num_links && level < MAX_LEVELS; i++) {
-        if (node->kind == TOPO_GPU || !is_below(&node->links[i], from))
+        if (node->kind == TOPO_GPU || !topo_is_below(&node->links[i], from))
             continue;
         place(canvas, node->links[i].to, node, level + 1);
         last = point_of(canvas, node->links[i].to)->x;
@@ -142,7 +136,7 @@ static void draw_box(const struct canvas *canvas, const struct topo_node *node)
     const int width = node->kind == TOPO_NVS ? COLUMN_PX * (canvas->num_columns - 1) + BOX_WIDTH_PX
                                              : BOX_WIDTH_PX;
     char text[64];
-    topo_node_text(canvas->view, node, text);
+    topo_node_text(node, text);
     if (strncmp(text, "NIC ", 4) == 0 && strlen(text) > BOX_LETTERS)
         text[3] = '\0';
     fprintf(canvas->file,
@@ -168,20 +162,12 @@ static void draw_machine(const struct canvas *canvas)
 
 /* ------------------------------------------------------------------ channels */
 
-static int are_alike(const struct channels *channels, int32_t a, int32_t b)
-{
-    return memcmp(channels->channel[a].nets, channels->channel[b].nets,
-                  sizeof channels->channel[a].nets) == 0 &&
-           memcmp(channels->channel[a].ranks, channels->channel[b].ranks,
-                  (size_t)channels->num_gpus * sizeof(int32_t)) == 0;
-}
-
 /* How often channel c is there, 0 if an earlier one is like it. */
 static int count_alike(const struct channels *channels, int32_t c)
 {
     int count = 0;
     for (int32_t i = 0; i < channels->num_channels; i++) {
-        if (!are_alike(channels, i, c))
+        if (!topo_channels_are_same(channels, i, c))
             continue;
         if (i < c)
             return 0;

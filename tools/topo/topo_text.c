@@ -53,7 +53,7 @@ static void print_details(const struct topo_node *node)
 }
 
 /* NVLink and C2C, which are no part of the tree. */
-static void print_other_links(const struct topo_view *view, const struct topo_node *node)
+static void print_other_links(const struct topo_node *node)
 {
     char text[64];
     const char *before = "; ";
@@ -61,30 +61,28 @@ static void print_other_links(const struct topo_view *view, const struct topo_no
         const struct topo_link *link = &node->links[i];
         if (link->type == TOPO_PIX)
             continue;
-        topo_node_text(view, link->to, text);
+        topo_node_text(link->to, text);
         printf("%s%s %g to %s", before, topo_type_name(link->type), (double)link->bw, text);
         before = ", ";
     }
 }
 
-static void print_below(const struct topo_view *view, const struct topo_node *node,
-                        const struct topo_node *from, int indent)
+static void print_below(const struct topo_node *node, const struct topo_node *from, int indent)
 {
     char text[64];
     for (int32_t i = 0; i < node->num_links; i++) {
         const struct topo_link *link = &node->links[i];
-        if (link->to == from || link->to->kind == TOPO_CPU ||
-            (link->type != TOPO_PIX && link->to->kind != TOPO_NET))
+        if (!topo_is_below(link, from))
             continue;
-        topo_node_text(view, link->to, text);
+        topo_node_text(link->to, text);
         printf("%*s%s", indent, "", text);
         print_details(link->to);
         if (link->to->kind != TOPO_NET)
             printf(", PCI %g", (double)link->bw);
-        print_other_links(view, link->to);
+        print_other_links(link->to);
         printf("\n");
         if (link->to->kind != TOPO_GPU)
-            print_below(view, link->to, node, indent + 2);
+            print_below(link->to, node, indent + 2);
     }
 }
 
@@ -100,7 +98,7 @@ static void print_tree(const struct topo_view *view)
                 break;
             }
         printf("\n");
-        print_below(view, cpu, NULL, 2);
+        print_below(cpu, NULL, 2);
     }
 }
 
@@ -124,12 +122,12 @@ static void print_matrix(const struct topo_view *view, enum topo_kind kind)
     char text[64];
     printf("\nBest path from each GPU to each %s:\n%8s", kind == TOPO_GPU ? "GPU" : "port", "");
     for (int32_t i = 0; i < num_columns; i++) {
-        topo_node_text(view, topo_at(topo, kind, i), text);
+        topo_node_text(topo_at(topo, kind, i), text);
         printf(" %10s", text);
     }
     for (int32_t row = 0; row < num_rows; row++) {
         const struct topo_node *gpu = topo_at(topo, TOPO_GPU, row);
-        topo_node_text(view, gpu, text);
+        topo_node_text(gpu, text);
         printf("\n%-8s", text);
         for (int32_t i = 0; i < num_columns; i++) {
             if (kind == TOPO_GPU && i == row)
@@ -148,14 +146,6 @@ static void print_matrix(const struct topo_view *view, enum topo_kind kind)
 }
 
 /* ------------------------------------------------------------------ channels */
-
-static int are_same(const struct channels *channels, int32_t a, int32_t b)
-{
-    const struct channel *one = &channels->channel[a], *other = &channels->channel[b];
-    const size_t num_shown = channels->id == CHANNELS_NVLS ? 1 : (size_t)channels->num_gpus;
-    return memcmp(one->nets, other->nets, sizeof one->nets) == 0 &&
-           memcmp(one->ranks, other->ranks, num_shown * sizeof *one->ranks) == 0;
-}
 
 static void print_port(const struct topo_view *view, int32_t net, const char *form)
 {
@@ -189,12 +179,8 @@ static const char *pattern_words(enum pattern pattern)
         return "a chain; the first GPU talks to other machines";
     case PATTERN_BALANCED_TREE:
         return "a chain; the first two GPUs share what goes to other machines";
-    case PATTERN_SPLIT_TREE:
-        return "a chain; the first GPU receives from other machines, the second sends to them";
-    case PATTERN_NVLS:
-        return "the switch sums and copies; a head works for a part of the data";
     default:
-        return "by switches of the network";
+        return "the switch sums and copies; a head works for a part of the data";
     }
 }
 
@@ -218,8 +204,8 @@ static void print_set(const struct topo_view *view, const struct channels *chann
                topo_set_name(channels->id), pattern_name(channels->pattern));
     printf("\n  %s\n", pattern_words(channels->pattern));
     for (int32_t first = 0, last; first < channels->num_channels; first = last + 1) {
-        for (last = first;
-             last + 1 < channels->num_channels && are_same(channels, first, last + 1);)
+        for (last = first; last + 1 < channels->num_channels &&
+                           topo_channels_are_same(channels, first, last + 1);)
             last++;
         print_channel(view, channels, first, last);
     }
@@ -232,32 +218,6 @@ static void print_sets(const struct topo_view *view)
         if (channels != NULL)
             print_set(view, channels);
     }
-}
-
-/* ------------------------------------------------------------------ over all machines */
-
-static void print_connections(const struct topo_job *job)
-{
-    enum { SHOWN = 16 };
-    const struct connections *all = &job->connections;
-    const double slowest_gbps = topo_slowest_ring_gbps(job);
-    printf("\nOver %" PRId32 " machines: %" PRId32 " channels, %" PRId32 " ranks; ", all->num_nodes,
-           all->num_channels, all->num_ranks);
-    if (slowest_gbps > 0)
-        printf("rings of %g GB/s each to the network, as the slowest machine has them\n",
-               slowest_gbps);
-    else
-        printf("no bandwidth, as no ring was found on one of them\n");
-    for (int32_t c = 0; c < all->num_channels && c < 2; c++) {
-        int32_t rank = 0;
-        printf("  ring %" PRId32 ":", c);
-        for (int32_t i = 0; i < all->num_ranks && i < SHOWN; i++) {
-            printf(" %" PRId32, rank);
-            rank = links_of(all, c, rank)->ring_next;
-        }
-        printf(all->num_ranks > SHOWN ? " ...\n" : "\n");
-    }
-    printf("(--json has all)\n");
 }
 
 static void print_machine(const struct topo_view *view)
@@ -282,9 +242,5 @@ int topo_print_text(const struct topo_job *job)
                    job->num_machines);
         print_machine(&job->machines[i]);
     }
-    if (job->connections.num_ranks > 0)
-        print_connections(job);
-    if (job->why_not_connected[0] != '\0')
-        printf("\nNo rings and trees over the machines: %s.\n", job->why_not_connected);
     return 0;
 }

@@ -2,28 +2,16 @@
 #include "topo_view.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-const enum channels_id topo_set_order[TOPO_NUM_SETS] = {
-    CHANNELS_RING, CHANNELS_TREE, CHANNELS_NVLS, CHANNELS_COLLNET_CHAIN, CHANNELS_COLLNET_DIRECT};
+const enum channels_id topo_set_order[TOPO_NUM_SETS] = {CHANNELS_RING, CHANNELS_TREE,
+                                                        CHANNELS_NVLS};
 
 const struct channels *topo_view_set(const struct topo_view *view, enum channels_id id)
 {
     const struct channels *set = view->sets.of[id];
     return set != NULL && set->num_channels > 0 ? set : NULL;
-}
-
-double topo_slowest_ring_gbps(const struct topo_job *job)
-{
-    double least = INFINITY;
-    for (int32_t i = 0; i < job->num_machines; i++) {
-        const struct channels *rings = topo_view_set(&job->machines[i], CHANNELS_RING);
-        if (rings == NULL || !channels_were_found(rings))
-            return 0;
-        least = (double)rings->bw_inter < least ? (double)rings->bw_inter : least;
-    }
-    return least;
 }
 
 int32_t topo_port_of(const struct topo_view *view, const struct channels *channels, int32_t c,
@@ -33,10 +21,18 @@ int32_t topo_port_of(const struct topo_view *view, const struct channels *channe
                                                                 : -1;
 }
 
+int topo_channels_are_same(const struct channels *channels, int32_t a, int32_t b)
+{
+    const struct channel *one = &channels->channel[a], *other = &channels->channel[b];
+    const size_t num_shown = channels->id == CHANNELS_NVLS ? 1 : (size_t)channels->num_gpus;
+    return memcmp(one->nets, other->nets, sizeof one->nets) == 0 &&
+           memcmp(one->ranks, other->ranks, num_shown * sizeof *one->ranks) == 0;
+}
+
 const char *topo_set_name(enum channels_id id)
 {
-    static const char *const names[] = {"rings", "trees", "collnet chains", "NVLS",
-                                        "collnet direct"};
+    static const char *const names[] = {
+        [CHANNELS_RING] = "rings", [CHANNELS_TREE] = "trees", [CHANNELS_NVLS] = "NVLS"};
     return names[id];
 }
 
@@ -46,19 +42,16 @@ void topo_bus_id_text(uint64_t id, char text[32])
              id >> 12 & 0xff, id >> 4 & 0xff, id & 0xf);
 }
 
-struct topo_node *topo_gpu_of_rank(const struct topo *topo, int32_t rank)
+int topo_is_below(const struct topo_link *link, const struct topo_node *from)
 {
-    int32_t index = 0;
-    while (topo_at(topo, TOPO_GPU, index)->gpu.rank != rank)
-        index++;
-    return topo_at(topo, TOPO_GPU, index);
+    return link->to != from && link->to->kind != TOPO_CPU &&
+           (link->type == TOPO_PIX || link->to->kind == TOPO_NET);
 }
 
-void topo_node_text(const struct topo_view *view, const struct topo_node *node, char text[64])
+void topo_node_text(const struct topo_node *node, char text[64])
 {
     char bus_id[32];
     topo_bus_id_text(node->id, bus_id);
-    (void)view;
     switch (node->kind) {
     case TOPO_GPU:
         snprintf(text, 64, "GPU %" PRId32, node->gpu.rank);

@@ -2,8 +2,8 @@
 /* The findings of weft topo, and the ways to show them. */
 #pragma once
 
-#include "topo/connect.h"
 #include "topo/paths.h"
+#include "topo/search.h"
 
 struct topo_view {
     char name[320]; /* the file; "this machine"; of a job, of which host */
@@ -18,32 +18,28 @@ struct topo_view {
 struct topo_job {
     int32_t num_machines;
     struct topo_view *machines;
-    char why_not_connected[400];    /* "": there are rings and trees over all nodes, or one node */
-    struct connections connections; /* of no ranks, if there are none */
 };
 
 /* In the order in which they are shown. */
-enum { TOPO_NUM_SETS = 5 };
+enum { TOPO_NUM_SETS = 3 };
 extern const enum channels_id topo_set_order[TOPO_NUM_SETS];
 
 /* Those that there are; NULL: none. */
 const struct channels *topo_view_set(const struct topo_view *view, enum channels_id id);
 
-/* For connected machines: the rate of each ring channel to the network. */
 enum topo_end { TOPO_COMES, TOPO_GOES };
 /* The index of the port by which a channel comes from the network or goes to it; -1: none. */
 int32_t topo_port_of(const struct topo_view *view, const struct channels *channels, int32_t c,
                      enum topo_end end);
 
-/* 0 if one of the machines has no ring. */
-double topo_slowest_ring_gbps(const struct topo_job *job);
-
+int topo_channels_are_same(const struct channels *channels, int32_t a, int32_t b);
 const char *topo_set_name(enum channels_id id);
 /* Bus ids as files have them. */
 void topo_bus_id_text(uint64_t id, char text[32]);
+/* Tells if a link goes down in the tree of a processor, where `from` is above the link's node. */
+int topo_is_below(const struct topo_link *link, const struct topo_node *from);
 /* "GPU 3", "CPU 0", "NIC 0000:3b:00.0", "net mlx5_0" and the like. */
-void topo_node_text(const struct topo_view *view, const struct topo_node *node, char text[64]);
-struct topo_node *topo_gpu_of_rank(const struct topo *topo, int32_t rank);
+void topo_node_text(const struct topo_node *node, char text[64]);
 
 /* All print to standard output, and return 0, or -1 if that could not be written. */
 int topo_print_text(const struct topo_job *job);

@@ -34,21 +34,12 @@ struct xml {
 
 /* ------------------------------------------------------------------ reading and writing */
 
-/* An element of a kind of file. Other elements are skipped with all that is in them, and so are
- * other attributes. A warning names both. */
-struct xml_rule {
-    const char *parent, *name; /* "": the root's */
-    const char *attributes;    /* separated by blanks; NULL: the element is known, and skipped */
-};
-struct xml_format {
-    const struct xml_rule *rules;
-    size_t num_rules;
-};
-
-/* `source` is what messages call it. */
-weft_result xml_parse(const struct xml_format *format, const char *source, const char *text,
-                      size_t num_bytes, struct xml **root);
-weft_result xml_read(const struct xml_format *format, const char *path, struct xml **root);
+/* The element system of a topology; an error if it is of another version than 1. Elements that NCCL
+ * does not write are skipped with all that is in them, and so are other attributes. A warning names
+ * both. `source` is what messages call the text. */
+weft_result topo_parse(const char *source, const char *text, size_t num_bytes, struct xml **system);
+/* The same of a file. */
+weft_result topo_read(const char *path, struct xml **system);
 
 /* Two spaces a level, attributes in their order: what NCCL has written comes out byte for byte. */
 weft_result xml_print(const struct xml *root, char **text, size_t *num_bytes);

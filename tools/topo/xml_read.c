@@ -13,8 +13,30 @@
 
 enum { MOST_WARNED = 16, WARNED_BYTES = 96 };
 
+#define OF_PCI                                                                                     \
+    "busid class vendor device subsystem_vendor subsystem_device link_speed link_width keep"
+
+/* The elements of NCCL 2.30. Not all of them are used here. */
+static const struct rule {
+    const char *parent, *name; /* "": the root's */
+    const char *attributes;    /* separated by blanks; NULL: the element is known, and skipped */
+} rules[] = {
+    {"", "system", "version host_hash"},
+    {"system", "cpu", "numaid host_hash affinity arch vendor familyid modelid keep"},
+    {"cpu", "pci", OF_PCI},
+    {"cpu", "nic", "keep"},
+    {"pci", "pci", OF_PCI},
+    {"pci", "gpu", "dev sm rank gdr keep mlopart"},
+    {"pci", "nic", "keep"},
+    {"pci", "pcilink", "target"},
+    {"nic", "net", "name dev net latency speed port guid maxconn gdr coll keep rail plane"},
+    {"nic", "gin", NULL},
+    {"nic", "rma", NULL},
+    {"gpu", "nvlink", "target count tclass"},
+    {"gpu", "c2c", "bw count"},
+};
+
 struct reader {
-    const struct xml_format *format;
     const char *source;
     XML_Parser parser;
     struct xml *root, *open; /* the innermost element that is open */
@@ -45,14 +67,12 @@ static void refuse(struct reader *reader, const char *element, const char *what)
 }
 
 /* NULL: the element is unknown in its parent. */
-static const struct xml_rule *rule_of(const struct reader *reader, const char *name)
+static const struct rule *rule_of(const struct reader *reader, const char *name)
 {
     const char *parent = reader->open != NULL ? reader->open->name : "";
-    for (size_t i = 0; i < reader->format->num_rules; i++) {
-        const struct xml_rule *rule = &reader->format->rules[i];
-        if (strcmp(rule->parent, parent) == 0 && strcmp(rule->name, name) == 0)
-            return rule;
-    }
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (strcmp(rules[i].parent, parent) == 0 && strcmp(rules[i].name, name) == 0)
+            return &rules[i];
     return NULL;
 }
 
@@ -126,7 +146,7 @@ static void start_element(void *context, const XML_Char *name, const XML_Char **
     }
     if (reader->skip_depth > 0)
         return;
-    const struct xml_rule *rule = rule_of(reader, name);
+    const struct rule *rule = rule_of(reader, name);
     if (rule == NULL || rule->attributes == NULL) {
         if (reader->open == NULL)
             refuse(reader, name, "is not what a file of this kind begins with");
@@ -182,19 +202,21 @@ static weft_result run(struct reader *reader, const char *text, size_t num_bytes
                        XML_ErrorString(error));
 }
 
-weft_result xml_parse(const struct xml_format *format, const char *source, const char *text,
-                      size_t num_bytes, struct xml **root)
+weft_result topo_parse(const char *source, const char *text, size_t num_bytes, struct xml **system)
 {
-    struct reader reader = {.format = format, .source = source};
+    struct reader reader = {.source = source};
+    int32_t version;
     if (num_bytes > XML_MAX_BYTES)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%.256s has more than 16 MiB", source);
     reader.parser = XML_ParserCreate(NULL);
     if (reader.parser == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to read %s", source);
-    const weft_result result = run(&reader, text, num_bytes);
+    weft_result result = run(&reader, text, num_bytes);
     XML_ParserFree(reader.parser);
     if (result == WEFT_OK)
-        *root = reader.root;
+        result = xml_integer(reader.root, (struct xml_number){"version", 1, 1}, &version);
+    if (result == WEFT_OK)
+        *system = reader.root;
     else
         xml_remove(reader.root);
     return result;
@@ -212,7 +234,7 @@ static weft_result read_file(const char *path, char *text, size_t *num_bytes)
     return result;
 }
 
-weft_result xml_read(const struct xml_format *format, const char *path, struct xml **root)
+weft_result topo_read(const char *path, struct xml **system)
 {
     size_t num_bytes = 0;
     char *text = malloc(XML_MAX_BYTES + 1);
@@ -220,7 +242,7 @@ weft_result xml_read(const struct xml_format *format, const char *path, struct x
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to read %s", path);
     weft_result result = read_file(path, text, &num_bytes);
     if (result == WEFT_OK)
-        result = xml_parse(format, path, text, num_bytes, root);
+        result = topo_parse(path, text, num_bytes, system);
     free(text);
     return result;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "weft.h"
+#include "command.h"
 
 /* All ranks meet there. */
 static int is_of_all(const json_t *entry)
@@ -163,17 +163,20 @@ static int read_directory(struct flights *flights, const char *path)
     return num_names > 0 ? result : refuse(flights, path, "has no record.*.json");
 }
 
-int flights_read(struct flights *flights, const char *reader, const char *const *paths,
-                 int32_t num_paths)
+int flights_read(struct flights *flights, const char *reader, const struct option_texts *files)
 {
     *flights = (struct flights){.reader = reader, .roots = json_array()};
-    for (int32_t i = 0; i < num_paths; i++) {
-        struct stat status;
-        const int is_directory = stat(paths[i], &status) == 0 && S_ISDIR(status.st_mode);
-        if ((is_directory ? read_directory : read_file)(flights, paths[i]) != 0)
-            return -1;
+    if (files->count == 0) {
+        fprintf(stderr, "%s: no FILE is given; WEFT_RECORD names the directory of them\n", reader);
+        return STATUS_USAGE;
     }
-    return sort_out(flights);
+    for (int32_t i = 0; i < files->count; i++) {
+        struct stat status;
+        const int is_directory = stat(files->texts[i], &status) == 0 && S_ISDIR(status.st_mode);
+        if ((is_directory ? read_directory : read_file)(flights, files->texts[i]) != 0)
+            return STATUS_FAILURE;
+    }
+    return sort_out(flights) == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
 }
 
 void flights_free(struct flights *flights)

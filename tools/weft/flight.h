@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "workload/json_fields.h"
+#include "workload/options.h"
 
 /* The record of one rank; a rank that has left none has no root. */
 struct flight {
@@ -22,10 +23,9 @@ struct flights {
 };
 
 /* Reads files of ranks, or directories of them, of one communicator: that of the newest job. Tells
- * on standard error how many others there are. Returns 0, or -1 with a message about the file
- * there. */
-int flights_read(struct flights *flights, const char *reader, const char *const *paths,
-                 int32_t num_paths);
+ * on standard error how many others there are. Returns the exit status; if it is not 0, there is a
+ * message about the file. */
+int flights_read(struct flights *flights, const char *reader, const struct option_texts *files);
 void flights_free(struct flights *flights);
 
 /* Where an operation has its place among those of all ranks. */

@@ -227,20 +227,16 @@ int command_record(int argc, char **argv)
     struct record record = {.files = {.count = 0}};
     struct flights flights;
     options_parse(&set, &record, argc, argv);
-    if (record.files.count == 0) {
-        fprintf(stderr, "weft record: no FILE is given; WEFT_RECORD names the directory of them\n");
-        return STATUS_USAGE;
-    }
-    const int is_read =
-        flights_read(&flights, argv[0], record.files.texts, record.files.count) == 0;
-    if (is_read) {
+    int status = flights_read(&flights, argv[0], &record.files);
+    if (status == EXIT_SUCCESS) {
         for (int32_t rank = 0; rank < flights.num_ranks; rank++)
             print_rank(&flights, rank);
         print_chain(&flights);
         print_misfits(&flights);
         print_slowest(&flights);
         print_culprit(&flights);
+        status = output_flush() == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
     }
     flights_free(&flights);
-    return is_read && output_flush() == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
+    return status;
 }

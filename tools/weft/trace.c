@@ -178,12 +178,9 @@ int command_trace(int argc, char **argv)
     struct trace trace = {.files = {.count = 0}};
     struct flights flights;
     options_parse(&set, &trace, argc, argv);
-    if (trace.files.count == 0) {
-        fprintf(stderr, "weft trace: no FILE is given; WEFT_RECORD names the directory of them\n");
-        return STATUS_USAGE;
-    }
-    const int is_read = flights_read(&flights, argv[0], trace.files.texts, trace.files.count) == 0;
-    const int status = is_read ? write_trace(&flights, trace.output) : STATUS_FAILURE;
+    int status = flights_read(&flights, argv[0], &trace.files);
+    if (status == EXIT_SUCCESS)
+        status = write_trace(&flights, trace.output);
     flights_free(&flights);
     return status;
 }

@@ -131,8 +131,7 @@ enum weft__cuda_done { WEFT__CUDA_NOT_DONE = 0, WEFT__CUDA_DONE };
 
 /* Does nothing where there is no code for so many sources. About 16 loads of a lane are in flight,
  * as many as the registers hold: measured on H200, combine took 776 us with 8 and 534 with 16. The
- * compiler keeps them together only while what the program calls is frugal, too; bench/cuda/sums
- * measures that. */
+ * compiler keeps them together only while what the program calls is frugal, too. */
 template <typename E>
 WP_FN enum weft__cuda_done weft__cuda_sum_few(uint32_t lane_idx, const struct weft__cuda_rows *rows,
                                               uint32_t num_chunks)

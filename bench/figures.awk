@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# Makes figures, one JSON object per line, of what `weft ep --json` prints on GPUs.
-# With -v trace=NAME the lines are of layers of that trace, then of uniform routing of its shape;
-# each figure has imbalances, and a figure more has the medians over the layers.
+# Makes figures, one JSON object per line, of what `weft ep --json` and `weft coll --json` print on
+# GPUs. With -v trace=NAME the lines are of layers of that trace, then of uniform routing of its
+# shape; each figure has imbalances, and a figure more has the medians over the layers.
 
 function field(name,    text) {
     if (!match($0, "\"" name "\": ?\"?[^\",}]*")) return ""
@@ -32,13 +32,30 @@ function kernel() {
 
 function print_figure(name, us, us_min, us_max, more) {
     printf "{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"configuration\": \"cuda, %d " \
-        "ranks, tokens per rank %d, rows of %s bytes, top-%d of %d experts, %s%s\", " \
+        "ranks, tokens per rank %d, rows of %s bytes, top-%d of %d experts, %s%s%s\", " \
         "\"num_ranks\": %d, \"num_tokens\": %d, \"num_experts\": %d, \"bytes\": \"%s\", " \
         "\"kernel\": \"%s\", \"num_sms\": %d, \"us_min\": %.3f, \"us_max\": %.3f, %s}\n", name, us,
         field("ranks"), field("tokens"), rows(), field("topk"), field("experts"), kernel(),
-        (field("blocks") > 0 ? ", " field("blocks") " SMs" : ""), field("ranks"), field("tokens"),
-        field("experts"), rows(), kernel(), field("blocks"), us_min, us_max, more
+        (field("blocks") > 0 ? ", " field("blocks") " SMs" : ""), about, field("ranks"),
+        field("tokens"), field("experts"), rows(), kernel(), field("blocks"), us_min, us_max, more
     fflush()
+}
+
+# A collective, out of place.
+field("busbw") != "" {
+    if (field("in_place") == "true") next
+    op = field("op"); way = field("graph_calls") > 0 ? "graph" : "stream"
+    printf "{\"name\": \"weft_%s_us\", \"value\": %.3f, \"unit\": \"us\", \"configuration\": " \
+        "\"cuda, %d ranks, %s, %d bytes, %s, %s\", \"op\": \"%s\", \"algo\": \"%s\", " \
+        "\"asked\": \"%s\", \"num_ranks\": %d, \"bytes\": %d, \"dtype\": \"%s\", \"kernel\": " \
+        "\"%s\", \"num_blocks\": %d, \"num_warps\": %d, \"us_min\": %.3f, \"us_max\": %.3f, " \
+        "\"algbw\": %.3f, \"busbw\": %.3f, \"wrong\": %d}\n", op, field("us_median"),
+        field("ranks"), field("dtype"), field("bytes"), field("algo"), way, op, field("algo"),
+        field("asked"), field("ranks"), field("bytes"), field("dtype"), way, field("blocks"),
+        field("warps"), field("us_min"), field("us_max"), field("algbw"), field("busbw"),
+        field("errors")
+    fflush()
+    next
 }
 
 {
@@ -55,6 +72,7 @@ trace == "" { print_figure(figure_name(op), us, field("us_min"), field("us_max")
 field("trace") == "null" { uniform[op] = field("bytes_remote") / us }
 
 function print_of_trace(layer, v, us_min, us_max) {
+    about = ", layer " layer " of " trace
     print_figure(figure_name(op), v[1], us_min, us_max, sprintf("\"trace\": \"%s\", \"layer\": " \
         "\"%s\", \"wrong\": %d, \"gb_per_s\": %.3f, \"nvlink_gb_per_s\": %.3f, \"imbalance\": " \
         "%.3f, \"nvlink_imbalance\": %.3f, \"vs_uniform\": %.3f", trace, layer, wrong, v[2], v[3],
