@@ -20,16 +20,9 @@ enum { WEFT__CUDA_QUAD = 4 };
 /* Calls `act` with an element of the type. */
 template <typename Act> WP_FN void weft__cuda_with_float_element(weft_dtype dtype, Act act)
 {
-    switch (dtype) {
-    case WEFT_BF16:
-        return act(weft__cuda_bf16());
-    case WEFT_FP16:
-        return act(__half());
-    case WEFT_FP32:
-        return act(float());
-    default:
+    if (dtype == WEFT_FP8_E4M3)
         return act(weft__cuda_fp8());
-    }
+    weft__cuda_with_wide_float(dtype, act);
 }
 
 /* Part 0 of the sources are the first ones, part 1 the others. */

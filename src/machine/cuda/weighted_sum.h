@@ -59,23 +59,16 @@ WP_FN int64_t weft__cuda_take_weighted(uint32_t lane_idx, const struct weft__cud
     return (int64_t)num_units * PER;
 }
 
-template <int UNROLL, int PER>
-WP_FN void weft__cuda_store_all_sums(const struct weft__cuda_weighted *rows, uint32_t first_unit,
-                                     const float (&sums)[UNROLL][PER])
-{
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-        weft__cuda_store_sums(rows, first_unit + u * WP_WARP_SIZE, sums[u]);
-}
-
 template <typename S, int PER>
 WP_FN int64_t weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
                                         int64_t num_elements)
 {
-    return weft__cuda_take_weighted<S, PER>(lane_idx, rows, num_elements,
-                                            [&](uint32_t first_unit, const auto &sums) {
-                                                weft__cuda_store_all_sums(rows, first_unit, sums);
-                                            });
+    return weft__cuda_take_weighted<S, PER>(
+        lane_idx, rows, num_elements, [&](uint32_t first_unit, const auto &sums) {
+#pragma unroll
+            for (int u = 0; u < (int)(sizeof sums / sizeof *sums); u++)
+                weft__cuda_store_sums(rows, first_unit + u * WP_WARP_SIZE, sums[u]);
+        });
 }
 
 /* Called, not inlined: together the types would need more registers than there are, and spill 600
