@@ -32,10 +32,7 @@ static weft_result check_logarithmic(weft_rows_args *args)
         return weft__invalid(
             "quantisation.group_elements is %d, of WEFT_LOG_10BIT allowed are 0 and %d",
             group_elements, WP_LOG_GROUP_ELEMENTS);
-    if (args->hidden % WP_LOG_GROUP_ELEMENTS != 0)
-        return weft__invalid(
-            "hidden is %lld, must be a multiple of %d where quantisation.dtype is WEFT_LOG_10BIT",
-            (long long)args->hidden, WP_LOG_GROUP_ELEMENTS);
+    WEFT__TRY(weft__check_wire_of_row(WEFT_LOG_10BIT, "quantisation.dtype", args->hidden));
     args->quantisation.group_elements = WP_LOG_GROUP_ELEMENTS;
     WEFT__TRY(weft__check_unused((uint64_t)args->quantisation.scale, "quantisation.scale"));
     WEFT__TRY(weft__check_unused((uintptr_t)args->scales, "scales"));

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -15,179 +14,27 @@
 #include "comm/host/log.h"
 #include "comm/host/thread.h"
 #include "comm/rendezvous/beacon.h"
-#include "comm/rendezvous/group_internal.h"
-#include "comm/rendezvous/identity.h"
-#include "comm/rendezvous/listener.h"
 #include "comm/rendezvous/observers.h"
+#include "comm/rendezvous/rendezvous_internal.h"
 
 enum {
     STRANGER_TIMEOUT_MS = 5000, /* to introduce itself */
     MAX_STRANGERS = 512,        /* at a time; for one more, the longest waiting one goes */
     MAX_ACCEPTED = 64,          /* per round */
     PAUSE_MS = 10,              /* when there are no descriptors for new connections */
-    FIRST_CLIENT = 3,           /* in the poll set, after stop event, listener and beacon */
-    MAX_REFUSED = 16,           /* ranks that are warned of at once, each once, */
-    WARNING_MS = 1000           /* and then one in so long: they try again and again */
-};
-
-/* Who has been refused, of those remembered. */
-struct refused {
-    uint64_t host_key;
-    int32_t pid, rank;
-};
-
-struct rendezvous {
-    struct rendezvous *next;
-    struct weft__meeting_point point; /* its nonce is that of one meeting */
-    enum weft__listen_on listen_on;
-    _Atomic(struct weft__meeting *) meetings; /* each is kept as long as the server */
-    struct weft__identity identity;
-    pthread_t thread;
-    int listener_fd, stop_fd, beacon_fd;
-    struct weft__client *clients;
-    struct weft__group *groups;
-    int num_strangers;
-    uint64_t num_observations;
-    struct refused refused[MAX_REFUSED]; /* the first ones */
-    int num_refused;
-    int64_t warned_ns;      /* time of the last warning */
-    int is_warned_of_files; /* that no descriptor is left for a new client */
+    FIRST_CLIENT = 3            /* in the poll set, after stop event, listener and beacon */
 };
 
 /* Servers outlive the communicators that they serve, so the process keeps a list of them. */
 static struct {
     pthread_mutex_t mutex;
-    struct rendezvous *first;
+    struct weft__rendezvous *first;
     pid_t pid; /* whose threads they are: a forked child has the list, but not the threads */
 } registry = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---------------------------------------------------------------- clients */
 
-static void drop_stranger(struct weft__client *client, const char *reason)
-{
-    char name[WEFT__PEER_NAME_BYTES];
-    weft__listener_name_peer(client->wire.fd, name);
-    weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK,
-              "dropped a connection to the rendezvous from %s: %s", name, reason);
-    client->state = WEFT__CLIENT_BROKEN;
-}
-
-static int is_known(const struct rendezvous *server, const struct weft__hello *hello)
-{
-    for (int i = 0; i < server->num_refused; i++) {
-        const struct refused *refused = &server->refused[i];
-        if (refused->host_key == hello->identity.host_key && refused->pid == hello->identity.pid &&
-            refused->rank == hello->rank)
-            return 1;
-    }
-    return 0;
-}
-
-/* A rank tries again until its deadline: one warning is enough. */
-static enum weft__log_level warning_level(struct rendezvous *server,
-                                          const struct weft__hello *hello)
-{
-    const int64_t now_ns = weft__now_ns();
-    if (is_known(server, hello) || (server->num_refused == MAX_REFUSED &&
-                                    now_ns < server->warned_ns + WARNING_MS * WEFT__NS_PER_MS))
-        return WEFT__LOG_INFO;
-    if (server->num_refused < MAX_REFUSED)
-        server->refused[server->num_refused++] =
-            (struct refused){hello->identity.host_key, hello->identity.pid, hello->rank};
-    server->warned_ns = now_ns;
-    return WEFT__LOG_WARN;
-}
-
-/* It has another secret: that of another job, or none. It is told so, and so are the ranks that
- * wait for it. */
-static void refuse(struct rendezvous *server, struct weft__client *client,
-                   const struct weft__hello *hello)
-{
-    char name[WEFT__PEER_NAME_BYTES];
-    const struct weft__failure_notice notice =
-        weft__group_failure(WEFT_ERROR_MISMATCH, hello->rank, "%s",
-                            "the rendezvous there has another unique id or WEFT_SECRET");
-    weft__listener_name_peer(client->wire.fd, name);
-    weft__log(warning_level(server, hello), WEFT__LOG_NO_RANK,
-              "refused rank %d (pid %d) from %s: its unique id or WEFT_SECRET is not that of this "
-              "rendezvous",
-              hello->rank, hello->identity.pid, name);
-    weft__groups_note_refused(server->groups, hello, name);
-    weft__group_send(client, WEFT__FRAME_FAILED, &notice, sizeof(notice));
-    client->state = WEFT__CLIENT_BROKEN;
-}
-
-static struct weft__meeting *find_meeting(struct rendezvous *server, const uint8_t *nonce)
-{
-    struct weft__meeting *meeting = atomic_load(&server->meetings);
-    while (meeting != NULL && memcmp(meeting->nonce, nonce, sizeof(meeting->nonce)) != 0)
-        meeting = meeting->next;
-    return meeting;
-}
-
-/* It asks once; the time of strangers ends its connection. */
-static void let_observe(struct rendezvous *server, struct weft__client *client,
-                        const struct weft__frame *frame)
-{
-    struct weft__observation observation;
-    const struct weft__failure_notice notice =
-        weft__group_failure(WEFT_ERROR_MISMATCH, WEFT__NOBODY, "%s",
-                            "the rendezvous there has another unique id or WEFT_SECRET");
-    if (client->observation != 0 || frame->body_bytes != sizeof(observation)) {
-        drop_stranger(client, "it does not speak the protocol");
-        return;
-    }
-    memcpy(&observation, frame->body, sizeof(observation));
-    if (observation.magic != WEFT__HELLO_MAGIC || observation.version != WEFT__HELLO_VERSION) {
-        drop_stranger(client, "its version of the protocol differs");
-        return;
-    }
-    client->meeting = find_meeting(server, observation.nonce);
-    if (client->meeting != NULL) {
-        client->observation = ++server->num_observations;
-        weft__observer_begin(client, server->groups);
-        return;
-    }
-    weft__group_send(client, WEFT__FRAME_FAILED, &notice, sizeof(notice));
-    drop_stranger(client, "it does not know the secret");
-}
-
-static void introduce(struct rendezvous *server, struct weft__client *client,
-                      const struct weft__frame *frame)
-{
-    struct weft__hello hello;
-    if (frame->type == WEFT__FRAME_OBSERVE) {
-        let_observe(server, client, frame);
-        return;
-    }
-    if (frame->type != WEFT__FRAME_HELLO || frame->body_bytes != sizeof(hello) ||
-        client->observation != 0) {
-        drop_stranger(client, "it does not speak the protocol");
-        return;
-    }
-    memcpy(&hello, frame->body, sizeof(hello));
-    hello.identity.host[WEFT__HOST_NAME_BYTES - 1] = '\0';
-    if (hello.magic != WEFT__HELLO_MAGIC || hello.version != WEFT__HELLO_VERSION ||
-        hello.num_ranks < 1 || hello.num_ranks > WEFT__MAX_RANKS || hello.rank < 0 ||
-        hello.rank >= hello.num_ranks) {
-        drop_stranger(client, "its version of the protocol differs");
-        return;
-    }
-    client->meeting = find_meeting(server, hello.nonce);
-    if (client->meeting == NULL) {
-        refuse(server, client, &hello);
-        return;
-    }
-    weft__group_join(&server->groups, client, &hello, &server->identity);
-    if (client->group == NULL)
-        return;
-    atomic_fetch_add(&client->meeting->num_ranks, 1);
-    server->num_strangers--;
-    client->deadline_ns = INT64_MAX;
-    client->process_fd = weft__identity_watch(&server->identity, &hello.identity);
-}
-
-static void serve_input(struct rendezvous *server, struct weft__client *client)
+static void serve_input(struct weft__rendezvous *server, struct weft__client *client)
 {
     struct weft__frame frame;
     enum weft__wire_result result = WEFT__WIRE_OK;
@@ -196,7 +43,7 @@ static void serve_input(struct rendezvous *server, struct weft__client *client)
         if (result != WEFT__WIRE_OK)
             break;
         if (client->group == NULL) {
-            introduce(server, client, &frame);
+            weft__stranger_introduce(server, client, &frame);
         } else if (frame.type == WEFT__FRAME_REPORT) {
             result = weft__observers_tell(server->clients, client, &frame);
         } else if (weft__group_receive(&server->groups, client, &frame) != WEFT__WIRE_OK) {
@@ -206,7 +53,7 @@ static void serve_input(struct rendezvous *server, struct weft__client *client)
             break;
     }
     if (result == WEFT__WIRE_GARBAGE && client->group == NULL)
-        drop_stranger(client, "it does not speak the protocol");
+        weft__stranger_drop(client, "it does not speak the protocol");
     else if (result != WEFT__WIRE_OK && result != WEFT__WIRE_EMPTY)
         client->state = WEFT__CLIENT_BROKEN;
 }
@@ -219,7 +66,7 @@ static int num_slots(const struct weft__client *client)
     return client->process_fd >= 0 ? 2 : 1;
 }
 
-static void serve_client(struct rendezvous *server, struct weft__client *client,
+static void serve_client(struct weft__rendezvous *server, struct weft__client *client,
                          const struct pollfd *slots)
 {
     short events = slots[SOCKET_SLOT].revents;
@@ -233,7 +80,7 @@ static void serve_client(struct rendezvous *server, struct weft__client *client,
         client->state = WEFT__CLIENT_BROKEN;
 }
 
-static struct weft__client *oldest_stranger(const struct rendezvous *server)
+static struct weft__client *oldest_stranger(const struct weft__rendezvous *server)
 {
     struct weft__client *oldest = NULL;
     for (struct weft__client *client = server->clients; client != NULL; client = client->next)
@@ -252,7 +99,7 @@ static void close_client(struct weft__client *client)
 }
 
 /* Removing one may break others, which are told of it; so until none is broken. */
-static void sweep(struct rendezvous *server)
+static void sweep(struct weft__rendezvous *server)
 {
     struct weft__client **link = &server->clients;
     while (*link != NULL) {
@@ -274,7 +121,7 @@ static void sweep(struct rendezvous *server)
 }
 
 /* Ranks that do not come in would else look as if they had not come. */
-static void warn_of_files(struct rendezvous *server, int error)
+static void warn_of_files(struct weft__rendezvous *server, int error)
 {
     if (!server->is_warned_of_files)
         weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
@@ -285,15 +132,15 @@ static void warn_of_files(struct rendezvous *server, int error)
 }
 
 /* The longest waiting stranger goes. */
-static void make_room(struct rendezvous *server)
+static void make_room(struct weft__rendezvous *server)
 {
     struct weft__client *oldest = oldest_stranger(server);
     if (oldest != NULL)
-        drop_stranger(oldest, "too many strangers");
+        weft__stranger_drop(oldest, "too many strangers");
     sweep(server);
 }
 
-static int is_somebody_waiting(const struct rendezvous *server)
+static int is_somebody_waiting(const struct weft__rendezvous *server)
 {
     struct pollfd listener = {.fd = server->listener_fd, .events = POLLIN};
     return poll(&listener, 1, 0) > 0;
@@ -302,7 +149,7 @@ static int is_somebody_waiting(const struct rendezvous *server)
 /* accept() says that there are no descriptors also when nobody waits: then whoever has the last
  * one keeps it. Without a stranger who could go, a pause keeps the loop from spinning on the
  * listener. */
-static void make_files(struct rendezvous *server, int error)
+static void make_files(struct weft__rendezvous *server, int error)
 {
     if (!is_somebody_waiting(server))
         return;
@@ -313,7 +160,7 @@ static void make_files(struct rendezvous *server, int error)
     make_room(server);
 }
 
-static void add_client(struct rendezvous *server, int fd)
+static void add_client(struct weft__rendezvous *server, int fd)
 {
     const struct weft__greeting greeting = {.magic = WEFT__HELLO_MAGIC,
                                             .version = WEFT__HELLO_VERSION};
@@ -334,7 +181,7 @@ static void add_client(struct rendezvous *server, int fd)
 }
 
 /* Not all that wait: the members have a turn in between. */
-static void accept_clients(struct rendezvous *server)
+static void accept_clients(struct weft__rendezvous *server)
 {
     for (int num_accepted = 0; num_accepted < MAX_ACCEPTED; num_accepted++) {
         if (server->num_strangers >= MAX_STRANGERS)
@@ -351,16 +198,16 @@ static void accept_clients(struct rendezvous *server)
     }
 }
 
-static void drop_silent_strangers(struct rendezvous *server)
+static void drop_silent_strangers(struct weft__rendezvous *server)
 {
     struct weft__client *oldest;
     while ((oldest = oldest_stranger(server)) != NULL && weft__now_ns() >= oldest->deadline_ns)
-        drop_stranger(oldest, "it said nothing");
+        weft__stranger_drop(oldest, "it said nothing");
 }
 
 /* ---------------------------------------------------------------- the thread */
 
-static int64_t next_deadline_ns(const struct rendezvous *server)
+static int64_t next_deadline_ns(const struct weft__rendezvous *server)
 {
     int64_t deadline_ns = weft__groups_deadline_ns(server->groups);
     const struct weft__client *oldest = oldest_stranger(server);
@@ -368,7 +215,7 @@ static int64_t next_deadline_ns(const struct rendezvous *server)
 }
 
 /* Only descriptors that are open, since poll() takes no more than a process may have. */
-static int poll_set_size(const struct rendezvous *server)
+static int poll_set_size(const struct weft__rendezvous *server)
 {
     int size = FIRST_CLIENT;
     for (const struct weft__client *client = server->clients; client != NULL; client = client->next)
@@ -376,7 +223,7 @@ static int poll_set_size(const struct rendezvous *server)
     return size;
 }
 
-static void fill_poll_set(const struct rendezvous *server, struct pollfd *set)
+static void fill_poll_set(const struct weft__rendezvous *server, struct pollfd *set)
 {
     set[0] = (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
     set[1] = (struct pollfd){.fd = server->listener_fd, .events = POLLIN};
@@ -393,7 +240,7 @@ static void fill_poll_set(const struct rendezvous *server, struct pollfd *set)
 
 /* Serves what poll() has found. A client that introduces itself gets its second slot in the next
  * round. */
-static void serve_clients(struct rendezvous *server, const struct pollfd *slots)
+static void serve_clients(struct weft__rendezvous *server, const struct pollfd *slots)
 {
     for (struct weft__client *client = server->clients; client != NULL; client = client->next) {
         const struct pollfd *mine = slots;
@@ -404,7 +251,7 @@ static void serve_clients(struct rendezvous *server, const struct pollfd *slots)
 }
 
 /* One round; 0 when the server is to end. */
-static int serve_round(struct rendezvous *server, struct pollfd *set)
+static int serve_round(struct weft__rendezvous *server, struct pollfd *set)
 {
     const int64_t read_ns = weft__now_ns();
     fill_poll_set(server, set);
@@ -426,7 +273,8 @@ static int serve_round(struct rendezvous *server, struct pollfd *set)
 }
 
 /* Grows the poll set to what the next round needs; 0 if there is no memory for it. */
-static int reserve_poll_set(const struct rendezvous *server, struct pollfd **set, int *capacity)
+static int reserve_poll_set(const struct weft__rendezvous *server, struct pollfd **set,
+                            int *capacity)
 {
     int num_needed = poll_set_size(server);
     if (*set != NULL && num_needed <= *capacity)
@@ -441,7 +289,7 @@ static int reserve_poll_set(const struct rendezvous *server, struct pollfd **set
 
 static void *serve(void *argument)
 {
-    struct rendezvous *server = argument;
+    struct weft__rendezvous *server = argument;
     struct pollfd *set = NULL;
     int capacity = 0;
     while (reserve_poll_set(server, &set, &capacity) && serve_round(server, set))
@@ -461,7 +309,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-static void close_server(struct rendezvous *server)
+static void close_server(struct weft__rendezvous *server)
 {
     if (server->listener_fd >= 0)
         close(server->listener_fd);
@@ -479,7 +327,8 @@ static void close_server(struct rendezvous *server)
 }
 
 /* The server's thread reads the list meanwhile. registry.mutex orders additions. */
-static weft_result add_meeting(struct rendezvous *server, const struct weft__meeting_point *point)
+static weft_result add_meeting(struct weft__rendezvous *server,
+                               const struct weft__meeting_point *point)
 {
     struct weft__meeting *meeting = calloc(1, sizeof(*meeting));
     WEFT__CHECK_MEMORY(meeting, "no memory for a rendezvous");
@@ -490,9 +339,9 @@ static weft_result add_meeting(struct rendezvous *server, const struct weft__mee
 }
 
 static weft_result start_server(struct weft__meeting_point *point, enum weft__listen_on listen_on,
-                                int64_t patience_ms, struct rendezvous **started)
+                                int64_t patience_ms, struct weft__rendezvous **started)
 {
-    struct rendezvous *server = calloc(1, sizeof(*server));
+    struct weft__rendezvous *server = calloc(1, sizeof(*server));
     WEFT__CHECK_MEMORY(server, "no memory for a rendezvous");
     server->listener_fd = -1;
     server->beacon_fd = -1;
@@ -524,20 +373,20 @@ static weft_result start_server(struct weft__meeting_point *point, enum weft__li
 }
 
 /* The server of this process that already serves the point, or NULL. */
-static struct rendezvous *find_server(const struct weft__meeting_point *point)
+static struct weft__rendezvous *find_server(const struct weft__meeting_point *point)
 {
-    for (struct rendezvous *server = registry.first; server != NULL; server = server->next)
+    for (struct weft__rendezvous *server = registry.first; server != NULL; server = server->next)
         if ((server->point.port == point->port || point->port_choice == WEFT__PORT_DRAWN) &&
-            find_meeting(server, point->nonce) != NULL)
+            weft__rendezvous_find_meeting(server, point->nonce) != NULL)
             return server;
     return NULL;
 }
 
 /* The server of this process that listens where the point is to be served, or NULL. */
-static struct rendezvous *find_listener(const struct weft__meeting_point *point,
-                                        enum weft__listen_on listen_on)
+static struct weft__rendezvous *find_listener(const struct weft__meeting_point *point,
+                                              enum weft__listen_on listen_on)
 {
-    for (struct rendezvous *server = registry.first; server != NULL; server = server->next)
+    for (struct weft__rendezvous *server = registry.first; server != NULL; server = server->next)
         if ((server->point.port == point->port || point->port == 0) &&
             server->listen_on == listen_on && strcmp(server->point.address, point->address) == 0)
             return server;
@@ -547,7 +396,7 @@ static struct rendezvous *find_listener(const struct weft__meeting_point *point,
 static weft_result serve_point(struct weft__meeting_point *point, enum weft__listen_on listen_on,
                                int64_t patience_ms)
 {
-    struct rendezvous *server = find_server(point);
+    struct weft__rendezvous *server = find_server(point);
     if (server == NULL && (server = find_listener(point, listen_on)) != NULL) {
         WEFT__TRY(add_meeting(server, point));
     } else if (server == NULL) {
@@ -575,9 +424,11 @@ weft_result weft__rendezvous_serve(struct weft__meeting_point *point,
 int32_t weft__rendezvous_num_ranks(const struct weft__meeting_point *point)
 {
     pthread_mutex_lock(&registry.mutex);
-    struct rendezvous *server = registry.pid == getpid() ? find_server(point) : NULL;
+    struct weft__rendezvous *server = registry.pid == getpid() ? find_server(point) : NULL;
     const int32_t num_ranks =
-        server != NULL ? atomic_load(&find_meeting(server, point->nonce)->num_ranks) : -1;
+        server != NULL
+            ? atomic_load(&weft__rendezvous_find_meeting(server, point->nonce)->num_ranks)
+            : -1;
     pthread_mutex_unlock(&registry.mutex);
     return num_ranks;
 }
@@ -589,7 +440,7 @@ __attribute__((destructor(200))) static void stop_all_servers(void)
     if (registry.pid != getpid())
         return;
     while (registry.first != NULL) {
-        struct rendezvous *server = registry.first;
+        struct weft__rendezvous *server = registry.first;
         const uint64_t stop = 1;
         registry.first = server->next;
         if (write(server->stop_fd, &stop, sizeof(stop)) == sizeof(stop))

@@ -2,6 +2,7 @@
 /* Packets on the cuda machine, taken and reduced; part of primitives.h. */
 #pragma once
 
+#include "machine/cuda/accumulate.h"
 #include "machine/cuda/cuda_packets.h"
 #include "machine/cuda/partial.h"
 
@@ -123,28 +124,6 @@ weft__cuda_sum_packets_of(struct wp_warp *warp, const struct wp_packets *packets
     default:
         return weft__cuda_sum_packets<E, 8, WEFT__CUDA_RANKS_AT_MOST_MAX>(warp, packets, from, dst,
                                                                           bytes);
-    }
-}
-
-/* Adds what the ranks that are set in `present` have to the sum, in their order. The others add -0,
- * which changes no sum, so that there are no branches: with them a step of one token by rank took
- * 7.47 us among 4 H200, without 6.91 (2026-11-27). */
-template <typename E, int NUM>
-WP_FN void weft__cuda_add_chunks(float (&sum)[16 / sizeof(E)], const int4 (&chunks)[NUM],
-                                 uint32_t present)
-{
-    enum { PER_CHUNK = 16 / sizeof(E) };
-    const int minus_zero = (int)(sizeof(E) == 4 ? 0x80000000u : 0x80008000u);
-    float values[PER_CHUNK];
-#pragma unroll
-    for (int s = 0; s < NUM; s++) {
-        const int is_present = present >> s & 1u;
-        const int4 chunk =
-            is_present ? chunks[s] : make_int4(minus_zero, minus_zero, minus_zero, minus_zero);
-        weft__cuda_decode(values, chunk, E());
-#pragma unroll
-        for (int e = 0; e < PER_CHUNK; e++)
-            sum[e] = __fadd_rn(sum[e], values[e]);
     }
 }
 

@@ -89,19 +89,14 @@ WP_FN void weft__cuda_dequantise_element(const struct weft__cuda_dequantised *ro
 WP_CALLED_FN void weft__cuda_dequantise(uint32_t lane_idx, struct weft__cuda_dequantised row,
                                         int64_t num_elements)
 {
-    enum { UNROLL = 4, STEP = WP_WARP_SIZE * UNROLL };
     /* Elements become at least twice as wide. */
     const uint32_t low_bits = (uint32_t)(uint64_t)row.src * 2 | (uint32_t)(uint64_t)row.dst;
     const int by_octets = low_bits % 16 == 0 && row.how.group_elements % WEFT__CUDA_OCTET == 0;
     const uint32_t num_octets = by_octets ? (uint32_t)(num_elements / WEFT__CUDA_OCTET) : 0;
     weft__cuda_with_wide_float(row.how.dst_dtype, [&](auto element) {
-        uint32_t octet = lane_idx;
-#pragma unroll 1
-        for (; octet + STEP - WP_WARP_SIZE < num_octets; octet += STEP)
-            weft__cuda_dequantise_step<decltype(element), UNROLL>(&row, octet);
-#pragma unroll 1
-        for (; octet < num_octets; octet += WP_WARP_SIZE)
-            weft__cuda_dequantise_step<decltype(element), 1>(&row, octet);
+        weft__cuda_step_along<4>(lane_idx, num_octets, [&](uint32_t octet, auto count) {
+            weft__cuda_dequantise_step<decltype(element), decltype(count)::COUNT>(&row, octet);
+        });
 #pragma unroll 1
         for (int64_t i = (int64_t)num_octets * WEFT__CUDA_OCTET + lane_idx; i < num_elements;
              i += WP_WARP_SIZE)

@@ -227,3 +227,35 @@ WP_FN int4 weft__cuda_encode(const double *values, double)
             isnan(values[i]) ? 0x7fffffffffffffffu : (uint64_t)__double_as_longlong(values[i]);
     return weft__cuda_encode(bits, int64_t());
 }
+
+/* ------------------------------------------------------------------ single elements */
+
+template <typename E> WP_FN int4 weft__cuda_load_element(const void *row, int64_t i)
+{
+    const char *element = (const char *)row + i * (int64_t)sizeof(E);
+    int4 chunk = make_int4(0, 0, 0, 0);
+    if ((uint64_t)element % sizeof(E) == 0) {
+        const E value = *(const E *)element;
+        memcpy(&chunk, &value, sizeof(E));
+    } else {
+        memcpy(&chunk, element, sizeof(E)); /* byte by byte */
+    }
+    return chunk;
+}
+
+template <typename E> WP_FN void weft__cuda_store_element(void *row, int64_t i, int4 chunk)
+{
+    char *element = (char *)row + i * (int64_t)sizeof(E);
+    if ((uint64_t)element % sizeof(E) == 0) {
+        E value;
+        memcpy(&value, &chunk, sizeof(E));
+        *(E *)element = value;
+        return;
+    }
+    /* By way of memory: ptxas 13.0 stores the low byte of a rounded bf16 as if an integer were
+     * wanted, 0.6 as 1. */
+    volatile uint32_t words[2] = {(uint32_t)chunk.x, (uint32_t)chunk.y};
+#pragma unroll
+    for (int byte = 0; byte < (int)sizeof(E); byte++)
+        element[byte] = (char)(words[byte / 4] >> (8 * (byte % 4)));
+}

@@ -182,7 +182,8 @@ WP_FN void weft__cuda_block_source(weft__cuda_unit<16> (&elements)[WEFT__CUDA_LA
     }
     float sums[WEFT__CUDA_LANE_OCTETS][8];
     weft__cuda_begin_sums(sums);
-    weft__cuda_add_weighted<weft__cuda_bf16>(sums, rows, first_octet);
+    weft__cuda_add_units<weft__cuda_bf16, 2>(sums, rows->srcs, rows->num_srcs, rows->weights,
+                                             first_octet);
 #pragma unroll
     for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++) {
 #pragma unroll
@@ -309,7 +310,7 @@ WP_FN void weft__cuda_sum_block(uint32_t lane_idx, const struct weft__cuda_log_s
         for (int s = 0; s < AT_ONCE; s++) {
             if (!(present >> s & 1u))
                 continue;
-            const float weight = sum->weights == NULL ? 1.0f : sum->weights[first + s];
+            const float weight = weft__cuda_weight(sum->weights, first + s);
 #pragma unroll
             for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++)
                 weft__cuda_add_log(sums[u], codes[s][u], weight, lane_idx);

@@ -159,9 +159,7 @@ WP_FN void weft__cuda_log_source(float (&values)[8], const struct weft__cuda_log
             continue;
         weft__cuda_load_octet<S>(&wide, row->sum.srcs[s], octet, row->is_aligned);
         weft__cuda_decode_wide<S>(values, wide);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            sums[i] = __fadd_rn(sums[i], __fmul_rn(weft__cuda_weight(&row->sum, s), values[i]));
+        weft__cuda_add_values(sums, values, weft__cuda_weight(row->sum.weights, s));
     }
 #pragma unroll
     for (int i = 0; i < 8; i += PER_WORD)
@@ -222,9 +220,7 @@ WP_FN void weft__cuda_add_first_octets(float (&sums)[8], const struct weft__cuda
             float values[8];
             weft__cuda_load_octet<decltype(element)>(&wide, sum->firsts[s], octet, sum->is_aligned);
             weft__cuda_decode_wide<decltype(element)>(values, wide);
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                sums[i] = __fadd_rn(sums[i], values[i]);
+            weft__cuda_add_values(sums, values, weft__cuda_one());
         });
     }
 }
@@ -306,8 +302,8 @@ WP_FN void weft__cuda_sum_log_octet(float (&sums)[8], const struct weft__cuda_lo
 #pragma unroll
         for (int s = 0; s < AT_ONCE; s++) {
             if (present >> s & 1u)
-                weft__cuda_add_log(sums, codes[s],
-                                   sum->weights == NULL ? 1.0f : sum->weights[first + s], octet);
+                weft__cuda_add_log(sums, codes[s], weft__cuda_weight(sum->weights, first + s),
+                                   octet);
         }
     }
 }

@@ -37,36 +37,6 @@ WP_FN uint64_t weft__cuda_reduce_units(uint32_t lane_idx, const struct weft__cud
     return (uint64_t)num_units * unit_bytes;
 }
 
-template <typename E> WP_FN int4 weft__cuda_load_element(const void *row, int64_t i)
-{
-    const char *element = (const char *)row + i * (int64_t)sizeof(E);
-    int4 chunk = make_int4(0, 0, 0, 0);
-    if ((uint64_t)element % sizeof(E) == 0) {
-        const E value = *(const E *)element;
-        memcpy(&chunk, &value, sizeof(E));
-    } else {
-        memcpy(&chunk, element, sizeof(E)); /* byte by byte */
-    }
-    return chunk;
-}
-
-template <typename E> WP_FN void weft__cuda_store_element(void *row, int64_t i, int4 chunk)
-{
-    char *element = (char *)row + i * (int64_t)sizeof(E);
-    if ((uint64_t)element % sizeof(E) == 0) {
-        E value;
-        memcpy(&value, &chunk, sizeof(E));
-        *(E *)element = value;
-        return;
-    }
-    /* By way of memory: ptxas 13.0 stores the low byte of a rounded bf16 as if an integer were
-     * wanted, 0.6 as 1. */
-    volatile uint32_t words[2] = {(uint32_t)chunk.x, (uint32_t)chunk.y};
-#pragma unroll
-    for (int byte = 0; byte < (int)sizeof(E); byte++)
-        element[byte] = (char)(words[byte / 4] >> (8 * (byte % 4)));
-}
-
 /* Element by element: the ends of rows, and rows that are aligned to less than 4 bytes, or than an
  * element. */
 template <typename E>

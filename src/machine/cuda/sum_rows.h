@@ -2,6 +2,7 @@
 /* Sums and averages of rows of bf16, fp16 and fp32 on the cuda machine; part of primitives.h. */
 #pragma once
 
+#include "machine/cuda/accumulate.h"
 #include "machine/cuda/cuda_rows.h"
 #include "machine/cuda/partial.h"
 
@@ -75,17 +76,11 @@ WP_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first_d
     int4 chunks[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
-        float sums[PER_CHUNK], values[PER_CHUNK];
+        float sums[PER_CHUNK];
 #pragma unroll
         for (int i = 0; i < PER_CHUNK; i++)
             sums[i] = start;
-#pragma unroll
-        for (int s = 0; s < NUM_SRCS; s++) {
-            weft__cuda_decode(values, v[u][s], E());
-#pragma unroll
-            for (int i = 0; i < PER_CHUNK; i++)
-                sums[i] = __fadd_rn(sums[i], values[i]);
-        }
+        weft__cuda_add_chunks<E>(sums, v[u], (1u << NUM_SRCS) - 1);
 #pragma unroll
         for (int i = 0; i < PER_CHUNK && END == WEFT__CUDA_DIVIDED; i++)
             sums[i] = weft__cuda_average<NUM_SRCS>(sums[i]);
@@ -100,20 +95,15 @@ template <typename E, int NUM_SRCS, int UNROLL, weft__cuda_sum_end END>
 WP_FN void weft__cuda_sum_steps(uint32_t lane_idx, const struct weft__cuda_rows *rows,
                                 uint32_t num_chunks)
 {
-    enum { STEP = WP_WARP_SIZE * UNROLL };
     int4 *first_dst = (int4 *)rows->dsts[0];
     const void *known[WEFT__CUDA_MOST_KNOWN_SOURCES];
 #pragma unroll
     for (int s = 0; s < NUM_SRCS && s < WEFT__CUDA_MOST_KNOWN_SOURCES; s++)
         known[s] = rows->srcs[s];
     const void *const *srcs = NUM_SRCS <= WEFT__CUDA_MOST_KNOWN_SOURCES ? known : rows->srcs;
-    uint32_t i = lane_idx;
-#pragma unroll 1
-    for (; i + STEP - WP_WARP_SIZE < num_chunks; i += STEP)
-        weft__cuda_sum_step<E, NUM_SRCS, UNROLL, END>(rows, first_dst, srcs, i);
-#pragma unroll 1
-    for (; i < num_chunks; i += WP_WARP_SIZE)
-        weft__cuda_sum_step<E, NUM_SRCS, 1, END>(rows, first_dst, srcs, i);
+    weft__cuda_step_along<UNROLL>(lane_idx, num_chunks, [&](uint32_t first, auto count) {
+        weft__cuda_sum_step<E, NUM_SRCS, decltype(count)::COUNT, END>(rows, first_dst, srcs, first);
+    });
 }
 
 /* No row is missing. A choice inside the loop would keep its loads apart. */

@@ -15,79 +15,6 @@ struct weft__cuda_weighted {
     struct wp_weighted_sum sum;
 };
 
-/* A product by 1 is exact. */
-WP_FN float weft__cuda_weight(const struct weft__cuda_weighted *rows, int32_t s)
-{
-    return rows->weights == NULL ? 1.0f : rows->weights[s];
-}
-
-/* ------------------------------------------------------------------ several elements */
-
-template <int UNROLL, int PER> WP_FN void weft__cuda_begin_sums(float (&sums)[UNROLL][PER])
-{
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-#pragma unroll
-        for (int i = 0; i < PER; i++)
-            sums[u][i] = 0.0f;
-    }
-}
-
-/* A lane has units of PER elements each, as many as make 16 bytes of the wider type; UNROLL of
- * them, which lie a warp apart. The loads of several rows are in flight together: as many as a lane
- * has registers for. */
-template <typename S, int PER, int UNROLL>
-WP_FN void weft__cuda_add_weighted(float (&sums)[UNROLL][PER],
-                                   const struct weft__cuda_weighted *rows, uint32_t first_unit)
-{
-    enum {
-        BYTES = PER * sizeof(S),
-        PER_WORD = 4 / sizeof(S),
-        AT_ONCE = WEFT__CUDA_PACKETS_ARE_SHORT ? 4 : 2
-    };
-#pragma unroll 1
-    for (int32_t first = 0; first < rows->num_srcs; first += AT_ONCE) {
-        weft__cuda_unit<BYTES> units[AT_ONCE][UNROLL];
-        const void *row[AT_ONCE];
-        float weight[AT_ONCE];
-#pragma unroll
-        for (int r = 0; r < AT_ONCE; r++) {
-            row[r] = first + r < rows->num_srcs ? rows->srcs[first + r] : NULL;
-            if (row[r] == NULL)
-                continue;
-            weight[r] = weft__cuda_weight(rows, first + r);
-#pragma unroll
-            for (int u = 0; u < UNROLL; u++)
-                weft__cuda_load_unit(&units[r][u], row[r], first_unit + u * WP_WARP_SIZE);
-        }
-#pragma unroll
-        for (int r = 0; r < AT_ONCE; r++) {
-            if (row[r] == NULL)
-                continue;
-#pragma unroll
-            for (int u = 0; u < UNROLL; u++) {
-                float values[PER];
-#pragma unroll
-                for (int w = 0; w < BYTES / 4; w++)
-                    weft__cuda_decode_word(values + w * PER_WORD, units[r][u].words[w], S());
-#pragma unroll
-                for (int i = 0; i < PER; i++)
-                    sums[u][i] = __fadd_rn(sums[u][i], __fmul_rn(weight[r], values[i]));
-            }
-        }
-    }
-}
-
-template <typename D, int PER>
-WP_FN void weft__cuda_store_floats(void *row, uint32_t i, const float (&values)[PER], D)
-{
-    enum { BYTES = PER * sizeof(D), PER_WORD = 4 / sizeof(D) };
-    weft__cuda_unit<BYTES> unit;
-#pragma unroll
-    for (int w = 0; w < BYTES / 4; w++)
-        unit.words[w] = weft__cuda_encode_word(values + w * PER_WORD, D());
-    weft__cuda_store_unit(row, i, unit);
-}
 /* Eight are 16 bytes of the narrower types, four of the widest. */
 WP_FN void weft__cuda_store_sums(const struct weft__cuda_weighted *rows, uint32_t i,
                                  const float (&sums)[8])
@@ -105,15 +32,17 @@ WP_FN void weft__cuda_store_sums(const struct weft__cuda_weighted *rows, uint32_
     });
 }
 
-/* Calls take(first_unit, sums) for the sums of the units first_unit, a warp further on, and so
+/* A lane has units of PER elements each, as many as make 16 bytes of the wider type. Calls
+ * take(first_unit, sums) for the sums of the units first_unit, a warp further on, and so
  * on. */
 template <typename S, int PER, int UNROLL, typename Take>
 WP_FN void weft__cuda_weighted_step(const struct weft__cuda_weighted *rows, uint32_t first_unit,
                                     Take take)
 {
+    enum { AT_ONCE = WEFT__CUDA_PACKETS_ARE_SHORT ? 4 : 2 };
     float sums[UNROLL][PER];
     weft__cuda_begin_sums(sums);
-    weft__cuda_add_weighted<S>(sums, rows, first_unit);
+    weft__cuda_add_units<S, AT_ONCE>(sums, rows->srcs, rows->num_srcs, rows->weights, first_unit);
     take(first_unit, sums);
 }
 
@@ -122,38 +51,24 @@ template <typename S, int PER, typename Take>
 WP_FN int64_t weft__cuda_take_weighted(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
                                        int64_t num_elements, Take take)
 {
-    enum {
-        UNROLL = WEFT__CUDA_PACKETS_ARE_SHORT ? 1 : 64 / (PER * sizeof(S)),
-        STEP = WP_WARP_SIZE * UNROLL
-    };
+    enum { UNROLL = WEFT__CUDA_PACKETS_ARE_SHORT ? 1 : 64 / (PER * sizeof(S)) };
     const uint32_t num_units = (uint32_t)(num_elements / PER);
-    uint32_t i = lane_idx;
-#pragma unroll 1
-    for (; i + STEP - WP_WARP_SIZE < num_units; i += STEP)
-        weft__cuda_weighted_step<S, PER, UNROLL>(rows, i, take);
-#pragma unroll 1
-    for (; i < num_units; i += WP_WARP_SIZE)
-        weft__cuda_weighted_step<S, PER, 1>(rows, i, take);
+    weft__cuda_step_along<UNROLL>(lane_idx, num_units, [&](uint32_t first, auto count) {
+        weft__cuda_weighted_step<S, PER, decltype(count)::COUNT>(rows, first, take);
+    });
     return (int64_t)num_units * PER;
-}
-
-template <int UNROLL, int PER>
-WP_FN void weft__cuda_store_all_sums(const struct weft__cuda_weighted *rows, uint32_t first_unit,
-                                     const float (&sums)[UNROLL][PER])
-{
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-        weft__cuda_store_sums(rows, first_unit + u * WP_WARP_SIZE, sums[u]);
 }
 
 template <typename S, int PER>
 WP_FN int64_t weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
                                         int64_t num_elements)
 {
-    return weft__cuda_take_weighted<S, PER>(lane_idx, rows, num_elements,
-                                            [&](uint32_t first_unit, const auto &sums) {
-                                                weft__cuda_store_all_sums(rows, first_unit, sums);
-                                            });
+    return weft__cuda_take_weighted<S, PER>(
+        lane_idx, rows, num_elements, [&](uint32_t first_unit, const auto &sums) {
+#pragma unroll
+            for (int u = 0; u < (int)(sizeof sums / sizeof *sums); u++)
+                weft__cuda_store_sums(rows, first_unit + u * WP_WARP_SIZE, sums[u]);
+        });
 }
 
 /* Called, not inlined: together the types would need more registers than there are, and spill 600
@@ -182,23 +97,18 @@ WP_FN int64_t weft__cuda_weighted_aligned(uint32_t lane_idx, const struct weft__
 
 /* ------------------------------------------------------------------ single elements */
 
-/* The ends of rows, and rows that are not aligned. */
+WP_FN float weft__cuda_weighted_value(const struct weft__cuda_weighted *rows, int64_t i)
+{
+    return weft__cuda_sum_element(
+        rows->srcs, rows->num_srcs, rows->weights, i,
+        [&](int32_t, auto act) { weft__cuda_with_wide_float(rows->sum.src_dtype, act); });
+}
+
 WP_FN void weft__cuda_weighted_element(const struct weft__cuda_weighted *rows, int64_t i)
 {
-    float sums[8] = {0.0f};
-#pragma unroll 1
-    for (int32_t s = 0; s < rows->num_srcs; s++) {
-        if (rows->srcs[s] == NULL)
-            continue;
-        weft__cuda_with_wide_float(rows->sum.src_dtype, [&](auto element) {
-            float values[8];
-            weft__cuda_decode(values, weft__cuda_load_element<decltype(element)>(rows->srcs[s], i),
-                              element);
-            sums[0] = __fadd_rn(sums[0], __fmul_rn(weft__cuda_weight(rows, s), values[0]));
-        });
-    }
+    const float sum = weft__cuda_weighted_value(rows, i);
     weft__cuda_with_wide_float(rows->sum.dst_dtype, [&](auto element) {
-        weft__cuda_store_element<decltype(element)>(rows->dst, i, weft__cuda_encode(sums, element));
+        weft__cuda_store_float(rows->dst, i, sum, element);
     });
 }
 
@@ -259,21 +169,6 @@ WP_FN void weft__cuda_send_aligned_sums(struct wp_warp *warp, const struct wp_pa
                                                     weft__cuda_send_sums<S>(warp, packets, to,
                                                                             first_unit, sums);
                                                 });
-}
-
-/* Element i, by one lane. */
-WP_FN float weft__cuda_weighted_value(const struct weft__cuda_weighted *rows, int64_t i)
-{
-    float sum = 0.0f;
-#pragma unroll 1
-    for (int32_t s = 0; s < rows->num_srcs; s++)
-        weft__cuda_with_wide_float(rows->sum.src_dtype, [&](auto element) {
-            float values[8];
-            weft__cuda_decode(values, weft__cuda_load_element<decltype(element)>(rows->srcs[s], i),
-                              element);
-            sum = __fadd_rn(sum, __fmul_rn(weft__cuda_weight(rows, s), values[0]));
-        });
-    return sum;
 }
 
 /* All types and alignments: if there are no units each lane makes packets by itself. Called, as

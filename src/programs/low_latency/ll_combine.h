@@ -3,8 +3,8 @@
  * weights that come with combine. */
 #pragma once
 
-#include "programs/low_latency/ll_launch.h"
 #include "programs/low_latency/ll_protocol.h"
+#include "programs/low_latency/ll_waits.h"
 
 /*
  * Weights that come with combine, for callers who do not have them in dispatch. A rank that sums a

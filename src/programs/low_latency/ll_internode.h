@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Dispatch and combine between nodes. Mail for ranks of other nodes is staged (nodes.h), or goes
- * through a partner (relay.h). The steps for one node call these functions, by WP_LL_NODES alone:
+ * Dispatch and combine between nodes. Mail for ranks of other nodes is staged (ll_nodes.h), or goes
+ * through a partner (ll_relay.h). The steps for one node call these functions, by WP_LL_NODES
+ * alone:
  *
  *     words of a rank  wp_ll_is_told_remotely, wp_ll_is_put, wp_ll_word_sender, wp_ll_says_more,
  *                      wp_ll_told_range
@@ -15,7 +16,7 @@
  */
 #pragma once
 
-#include "programs/low_latency/ll_relay.h"
+#include "programs/low_latency/ll_relay_sums.h"
 
 /* ================== dispatch */
 

@@ -21,11 +21,11 @@
 
 #include "programs/low_latency/ll_layout.h"
 
-#define WP_LL_NODES(remote, near) (remote) /* launch.h */
+#define WP_LL_NODES(remote, near) (remote) /* ll_launch.h */
 
 /* ------------------------------------------------------------------ partners */
 
-/* Which ranks of other nodes a rank reaches through a partner, which relays (relay.h). Without
+/* Which ranks of other nodes a rank reaches through a partner, which relays (ll_relay.h). Without
  * relays, it reaches each of them itself. */
 
 /* Whether rows between this rank and another rank are relayed. */

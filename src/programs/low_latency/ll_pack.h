@@ -3,8 +3,8 @@
  * expert. */
 #pragma once
 
-#include "programs/low_latency/ll_launch.h"
 #include "programs/low_latency/ll_protocol.h"
+#include "programs/low_latency/ll_waits.h"
 
 struct wp_ll_taker {
     struct wp_ll_run *run;

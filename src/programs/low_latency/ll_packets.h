@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "programs/low_latency/ll_launch.h"
+#include "programs/low_latency/ll_waits.h"
 #include "programs/reciprocal.h"
 
 /* ================== ranks that a warp goes on without */

@@ -121,7 +121,7 @@ enum wp_ll_payload {
     WP_LL_ROWS,
     WP_LL_ANSWERS,
     WP_LL_NUM_PAYLOADS,
-    /* Rows on their way to the rank that relays them (relay.h). They share the words of rows. */
+    /* Rows on their way to the rank that relays them (ll_relay.h). They share the words of rows. */
     WP_LL_RELAYS = WP_LL_NUM_PAYLOADS,
     WP_LL_STOPPED = WP_LL_ROWS, /* of WP_LL_RETURNED: its steps (low_latency_unmask.c) */
     WP_LL_CLEAN = WP_LL_ANSWERS
@@ -212,8 +212,8 @@ struct wp_ll_answer_slots {
     int32_t block_stride;                /* with nodes */
 };
 
-/* One put of a block to the rank that relays its rows in another node (relay.h): heads (last block
- * only), one range for each rank of that node, then the rows with their targets. */
+/* One put of a block to the rank that relays its rows in another node (ll_relay.h): heads (last
+ * block only), one range for each rank of that node, then the rows with their targets. */
 struct wp_ll_message {
     int32_t num_nodes;
     int32_t node_sources; /* ranks of a node that have the same partner, at most */
@@ -232,7 +232,7 @@ struct wp_ll_target {
     int32_t answer;
 };
 
-/* How rows or answers in packets are cut (packets.h). The last part has the elements that are
+/* How rows or answers in packets are cut (ll_packets.h). The last part has the elements that are
  * left. */
 struct wp_ll_parts {
     int32_t num; /* 0: signals tell of what comes */
@@ -312,7 +312,7 @@ struct wp_ll_network {
 
 /* The regions of the area that each rank has in its heap, in their order, behind its words.
  * Columns: name; how many things a buffer has, and the bytes of one, as wp_ll_offsets_of finds
- * (layout.h). */
+ * (ll_layout.h). */
 #define WP_LL_REGIONS(X)                                                                           \
     X(ranges, num_ranges, sizeof(struct wp_ll_range))                                              \
     X(heads, plan->is_by_expert ? ranks : 0, offsets.head_bytes)                                   \

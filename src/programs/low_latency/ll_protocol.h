@@ -41,16 +41,16 @@
  *     credit[payload][target][block]   in the memory of the source: the last number with credit.
  *
  * A launch of dispatch:
- *   begin    load the numbers of the block's last launch                               (launch.h)
+ *   begin    load the numbers of the block's last launch                            (ll_launch.h)
  *   send     wait for credit of rows; find the routes of the block's tokens: targets and indices;
- *            write rows and ranges, which are the slots that this block fills; signal (send.h,
- *            launch.h)
- *   receive  wait for `arrived` of each source; by expert, pack the rows         (launch.h, pack.h)
+ *            write rows and ranges, which are the slots that this block fills; signal (ll_send.h,
+ *            ll_launch.h)
+ *   receive  wait for `arrived` of each source (ll_waits.h); by expert, pack the rows (ll_pack.h)
  *   end      remember the numbers
  * A launch of combine:
  *   send     wait for credit of answers; write them; signal
  *   receive  wait for `arrived` of answers; sum them; give credit of answers and, if the result
- *            ends, of rows. A release gives credit of rows, too.                        (combine.h)
+ *            ends, of rows. A release gives credit of rows, too.                     (ll_combine.h)
  *
  * By expert, a source also sends each target a head, once: how many rows each of the target's
  * experts gets. From the heads of all sources a rank knows where each row is packed.
@@ -59,8 +59,8 @@
  * once. So a warp receives its part of a row without waiting for the rest. It then empties the
  * slots. Data that would look empty are told by a second word, so there is as much memory again
  * (machine/packets.h). One word of each source tells how many rows come. Credit is for what a rank
- * has received, and the rank gives it when its next launch begins (packets.h). How ranks know where
- * rows go:
+ * has received, and the rank gives it when its next launch begins (ll_packets.h). How ranks know
+ * where rows go:
  *
  *     few tokens   each warp of the sender computes where its part of a row goes. By expert, a
  *                  source also sends the expert of each choice, and the choice's position among its
@@ -72,29 +72,31 @@
  * docs/low-latency.md has the limits: few tokens are WEFT_LL_PACKETS, many WEFT_LL_TOLD_PACKETS,
  * and beyond these there are signals.
  *
- * Ranks of other nodes are reached by puts into the same slots (nodes.h). By a setting, a row goes
- * once to each node, where one rank relays it, and sums the answers of its node (relay.h). Programs
- * of one node have nothing of either. Programs between nodes include internode.h before the same
- * steps. Where these meet a rank of another node, macro WP_LL_NODES calls it (launch.h).
+ * Ranks of other nodes are reached by puts into the same slots (ll_nodes.h). By a setting, a row
+ * goes once to each node, where one rank relays it (ll_relay.h), and sums the answers of its node
+ * (ll_relay_sums.h). Programs of one node have nothing of either. Programs between nodes include
+ * ll_internode.h before the same steps. Where these meet a rank of another node, macro WP_LL_NODES
+ * calls it (ll_launch.h).
  *
  * Masks. With WEFT_LL_MASK a rank that does not come in time is masked: it is neither sent to nor
  * awaited from then on. Each rank masks for itself. The masked rank is not told; it masks the other
  * rank in turn when its own deadline has passed. All words and slots then belong to a pair of
- * ranks, so a masked rank that still writes harms nobody (launch.h). Ranks come back in a launch of
- * all ranks of the new set: all stop, clear the words and slots that the others write, and begin
+ * ranks, so a masked rank that still writes harms nobody (ll_waits.h). Ranks come back in a launch
+ * of all ranks of the new set: all stop, clear the words and slots that the others write, and begin
  * again with numbers of 0 (low_latency_unmask.c).
  *
  * Where to look next:
  *
- *   plan.h, layout.h               sizes, offsets and addresses; looked up, not read
- *   launch.h                       begin and end; waits, signals, credits, masks
- *   low_latency_dispatch.c         signals: with send.h and pack.h
- *   packet_dispatch.h              packets: a launch of dispatch, and the interface of its routes;
- *                                  with packets.h
+ *   ll_plan.h, ll_layout.h         sizes, offsets and addresses; looked up, not read
+ *   ll_launch.h                    begin and end; signals, credits
+ *   ll_waits.h                     waits, and with masks how long they last
+ *   low_latency_dispatch.c         signals: with ll_send.h and ll_pack.h
+ *   ll_packet_dispatch.h           packets: a launch of dispatch, and the interface of its routes;
+ *                                  with ll_packets.h
  *   packet_low_latency_dispatch.c, told_low_latency_dispatch.c
  *                                  the routes of few tokens, and of many
- *   *_low_latency_combine.c        the way back: with combine.h
- *   internode.h                    between nodes: with nodes.h and relay.h
+ *   *_low_latency_combine.c        the way back: with ll_combine.h
+ *   ll_internode.h                 between nodes: with ll_nodes.h, ll_relay.h and ll_relay_sums.h
  *   variants.def, variant.c        programs that are compiled once more for one case alone
  *
  * The arguments of all programs follow.

@@ -3,8 +3,8 @@
  * leaves: where answers stay, a rank must not take its slots away while others read them. */
 #include "programs/low_latency/ll_nodes.h"
 
-#include "programs/low_latency/ll_launch.h"
 #include "programs/low_latency/ll_protocol.h"
+#include "programs/low_latency/ll_waits.h"
 
 WP_FN enum wp_status release(struct wp_ll_run *run)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* packet_low_latency_combine: low_latency_combine in packets (packets.h). A warp sends parts of
+/* packet_low_latency_combine: low_latency_combine in packets (ll_packets.h). A warp sends parts of
  * answers to single tokens, by expert sums, and receives a part of the answers of all ranks to a
  * token of its own. */
 

@@ -13,7 +13,7 @@
 
 /* ------------------------------------------------------------------ choices */
 
-/* Places have 16 bits (layout.h). */
+/* Places have 16 bits (ll_layout.h). */
 WP_STATIC_ASSERT(WP_LL_NEAR_RANKS < 1 << (16 - WP_LL_PLACE_EXPERT_BITS), "ranks, and none");
 
 /* The first choices that a thread looks at, from `first` on: every n-th of all, among n threads. */
