@@ -25,7 +25,7 @@ set(sim_sources
   machine/sim/accesses.c
   machine/sim/atomics.c
   machine/sim/sim_check.c
-  machine/sim/clock.c
+  machine/sim/vector_clock.c
   machine/sim/sim_comm.c
   machine/sim/fences.c
   machine/sim/sim_heap.c

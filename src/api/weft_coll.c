@@ -9,7 +9,7 @@
 #include "api/log_job.h"
 #include "api/overlap.h"
 #include "api/structs.h"
-#include "memory/rings.h"
+#include "memory/ring_memory.h"
 
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
 

@@ -3,7 +3,7 @@
 
 #include "api/destroy.h"
 #include "api/structs.h"
-#include "memory/rings.h"
+#include "memory/ring_memory.h"
 
 static const uint64_t max_staging_bytes = UINT64_C(1) << 46; /* as a place has bits for an offset */
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "coll/coll.h"
-#include "memory/rings.h"
+#include "memory/ring_memory.h"
 #include "programs/coll/internode_collective.h"
 
 /* A tree's: more goes around the ring, so each slot need not be long. */

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "memory/rings.h"
+#include "memory/ring_memory.h"
 
 enum { DEFAULT_SLOTS = 8, DEFAULT_SLOT_BYTES = 64 << 10 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "comm/failure/culprit.h"
-#include "comm/rendezvous/connect.h"
+#include "comm/rendezvous/connect_retry.h"
 #include "comm/rendezvous/identity.h"
 #include "comm/rendezvous/link.h"
 #include "harness/cmocka.h"

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/rendezvous/connect.h"
+#include "comm/rendezvous/connect_retry.h"
 #include "comm/rendezvous/wire.h"
 #include "descriptors.h"
 #include "harness/cmocka.h"

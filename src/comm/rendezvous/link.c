@@ -10,7 +10,7 @@
 #include "comm/host/descriptor.h"
 #include "comm/host/error.h"
 #include "comm/host/log.h"
-#include "comm/rendezvous/connect.h"
+#include "comm/rendezvous/connect_retry.h"
 #include "comm/rendezvous/identity.h"
 
 enum {

@@ -6,7 +6,7 @@
 
 #include "comm/host/error.h"
 #include "comm/host/thread.h"
-#include "comm/rendezvous/connect.h"
+#include "comm/rendezvous/connect_retry.h"
 
 struct view {
     struct weft__observed_rank *ranks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "memory/rings.h"
+#include "memory/ring_memory.h"
 
 #include "machine/host.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "comm/rendezvous/connect.h"
+#include "comm/rendezvous/connect_retry.h"
 
 #include <errno.h>
 #include <netdb.h>
