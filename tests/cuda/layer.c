@@ -103,19 +103,19 @@ static int make_arrays(struct layer *layer)
 int layer_open(struct layer *layer, struct ranks_context *context, weft_comm *comm,
                const struct layer_shape *shape)
 {
-    weft_ep_config config = WEFT_INIT(weft_ep_config);
-    weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     *layer = (struct layer){.context = context,
                             .shape = *shape,
                             .comm = comm,
                             .num_tokens = shape->max_tokens - 3 * context->rank};
-    config.num_experts = shape->num_experts;
-    config.num_blocks = shape->num_blocks;
-    config.num_warps = shape->num_warps;
-    handle_config.max_tokens = shape->max_tokens;
-    handle_config.num_topk = shape->num_topk;
-    CHECK_OK(weft_ep_create(comm, &config, &layer->ep));
-    CHECK_OK(weft_ep_handle_create(layer->ep, &handle_config, &layer->handle));
+    CHECK_OK(
+        weft_ep_create(comm,
+                       WEFT_ARGS(weft_ep_config, .num_experts = shape->num_experts,
+                                 .num_blocks = shape->num_blocks, .num_warps = shape->num_warps),
+                       &layer->ep));
+    CHECK_OK(weft_ep_handle_create(layer->ep,
+                                   WEFT_ARGS(weft_ep_handle_config, .max_tokens = shape->max_tokens,
+                                             .num_topk = shape->num_topk),
+                                   &layer->handle));
     if (make_arrays(layer))
         return 1;
     /* From here on the others may write into the heap's arrays. */

@@ -9,12 +9,11 @@ int party_open(struct party *party, struct ranks_context *context, const weft_co
 int party_open_on_nodes(struct party *party, struct ranks_context *context, int32_t num_nodes,
                         const weft_coll_config *config)
 {
-    weft_comm_config comm_config = WEFT_INIT(weft_comm_config);
-    comm_config.num_nodes = num_nodes;
     *party = (struct party){.context = context};
     if (driver_use_device(context->rank))
         return 1;
-    CHECK_OK(ranks_comm_create(context, &comm_config, &party->comm));
+    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = num_nodes),
+                               &party->comm));
     CHECK_OK(weft_coll_create(party->comm, config, &party->coll));
     DRIVER_CHECK(driver.stream_create(&party->native, CU_STREAM_NON_BLOCKING));
     CHECK_OK(weft_stream_wrap(party->comm, party->native, &party->stream));

@@ -76,14 +76,14 @@ static int open_lane(struct app *app, struct lane *lane)
 static int open_app(struct app *app, struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     void *word;
     *app = (struct app){.context = context};
-    config.num_nodes = plan->num_nodes;
-    config.timeout_ms = TIMEOUT_MS;
     if (driver_use_device(context->rank))
         return 1;
-    CHECK_OK(ranks_comm_create(context, &config, &app->comm));
+    CHECK_OK(ranks_comm_create(
+        context,
+        WEFT_ARGS(weft_comm_config, .num_nodes = plan->num_nodes, .timeout_ms = TIMEOUT_MS),
+        &app->comm));
     CHECK_OK(weft_heap_alloc(app->comm, MAX_BYTES, &app->data));
     CHECK_OK(weft_heap_alloc(app->comm, sizeof *app->word, &word));
     app->word = word;

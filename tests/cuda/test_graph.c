@@ -204,17 +204,12 @@ static void run(int32_t num_ranks, struct plan plan)
     assert_int_equal(ranks_run_with(&options, play), 0);
 }
 
-TEST(replays_of_2_ranks)
-{
-    run(2,
-        (struct plan){.num_players = 1, .num_rounds = 200, .mode = CU_STREAM_CAPTURE_MODE_GLOBAL});
-}
-
-TEST(replays_of_4_ranks)
-{
-    run(4,
-        (struct plan){.num_players = 1, .num_rounds = 200, .mode = CU_STREAM_CAPTURE_MODE_RELAXED});
-}
+TEST_CALL(replays_of_2_ranks,
+          run(2, (struct plan){
+                     .num_players = 1, .num_rounds = 200, .mode = CU_STREAM_CAPTURE_MODE_GLOBAL}))
+TEST_CALL(replays_of_4_ranks,
+          run(4, (struct plan){
+                     .num_players = 1, .num_rounds = 200, .mode = CU_STREAM_CAPTURE_MODE_RELAXED}))
 
 TEST(graphs_of_several_eps_at_once)
 {

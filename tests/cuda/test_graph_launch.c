@@ -41,12 +41,11 @@ static int open_objects(struct player *player)
 
 static int open_player(struct player *player, struct ranks_context *context, uint32_t timeout_ms)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     *player = (struct player){.context = context};
-    config.timeout_ms = timeout_ms;
     if (driver_use_device(context->rank))
         return 1;
-    CHECK_OK(ranks_comm_create(context, &config, &player->comm));
+    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .timeout_ms = timeout_ms),
+                               &player->comm));
     return open_objects(player);
 }
 
@@ -241,15 +240,8 @@ static void run(rank_function function, enum place place)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, &place), 0);
 }
 
-TEST(launches_do_what_was_recorded)
-{
-    run(launch, ON_THE_STREAM);
-}
-
-TEST(other_streams_take_part)
-{
-    run(launch, ON_ANOTHER);
-}
+TEST_CALL(launches_do_what_was_recorded, run(launch, ON_THE_STREAM))
+TEST_CALL(other_streams_take_part, run(launch, ON_ANOTHER))
 
 TEST(failures_are_told_by_the_stream)
 {
@@ -257,7 +249,4 @@ TEST(failures_are_told_by_the_stream)
     run(launch_alone, ON_ANOTHER);
 }
 
-TEST(misuse_is_refused)
-{
-    run(misuse, ON_THE_STREAM);
-}
+TEST_CALL(misuse_is_refused, run(misuse, ON_THE_STREAM))

@@ -216,10 +216,7 @@ static void replay_on(enum ranks_mode mode, int32_t num_ranks)
 }
 
 /* The kernels of threads run side by side on one GPU. */
-TEST(between_threads)
-{
-    replay_on(RANKS_THREADS, 3);
-}
+TEST_CALL(between_threads, replay_on(RANKS_THREADS, 3))
 
 /* Those of processes take turns of milliseconds there: ten thousand replays need a GPU each. */
 TEST(between_processes)

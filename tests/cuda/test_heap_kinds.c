@@ -38,14 +38,14 @@ static int use_heap(struct ranks_context *context)
     const struct plan *plan = context->argument;
     const struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(4096);
     const struct ep_combine_shape combine = ep_combine_shape_of(WEFT_BF16, 1000);
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct ep_rank self;
     void *first, *last;
-    config.heap_bytes = HEAP_BYTES;
-    config.heap_max_bytes = HEAP_MAX_BYTES;
     if (plan->sharing == BY_IPC_FOR_THE_LAST && context->rank == context->num_ranks - 1)
         setenv("WEFT_CUDA_HEAP", "ipc", 1);
-    if (ep_rank_open_with(&self, context, &config, ARENA_BYTES) ||
+    if (ep_rank_open_with(
+            &self, context,
+            WEFT_ARGS(weft_comm_config, .heap_bytes = HEAP_BYTES, .heap_max_bytes = HEAP_MAX_BYTES),
+            ARENA_BYTES) ||
         ep_check_world(&self, plan->world, &dispatch, &combine))
         return 1;
     CHECK_OK(weft_arena_alloc(self.arena, 12 << 20, &first));
@@ -75,10 +75,7 @@ static void share(enum ranks_mode mode, enum sharing sharing, int32_t num_ranks)
     ep_world_destroy(plan.world);
 }
 
-TEST(by_descriptor)
-{
-    share(RANKS_PROCESSES, BY_DESCRIPTOR, 4);
-}
+TEST_CALL(by_descriptor, share(RANKS_PROCESSES, BY_DESCRIPTOR, 4))
 
 TEST(by_ipc)
 {
@@ -87,10 +84,7 @@ TEST(by_ipc)
 }
 
 /* Within a process nothing needs to be opened. */
-TEST(by_ipc_between_threads)
-{
-    share(RANKS_THREADS, BY_IPC, 3);
-}
+TEST_CALL(by_ipc_between_threads, share(RANKS_THREADS, BY_IPC, 3))
 
 /* ---------------------------------------------------------------- machines that differ */
 
@@ -98,13 +92,16 @@ static int be_on_another_machine(struct ranks_context *context)
 {
     const int32_t odd_one = *(const int32_t *)context->argument;
     const int32_t named = odd_one == 0 ? 1 : odd_one; /* the first that is not as rank 0 */
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
     char text[128];
-    config.machine = context->rank == odd_one ? WEFT_MACHINE_CPU : WEFT_MACHINE_CUDA;
     snprintf(text, sizeof text, "the machine is %s on rank 0 and %s on rank %d",
              odd_one == 0 ? "cpu" : "cuda", odd_one == 0 ? "cuda" : "cpu", named);
-    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH, text);
+    CHECK_ERROR(ranks_comm_create(context,
+                                  WEFT_ARGS(weft_comm_config, .machine = context->rank == odd_one
+                                                                             ? WEFT_MACHINE_CPU
+                                                                             : WEFT_MACHINE_CUDA),
+                                  &comm),
+                WEFT_ERROR_MISMATCH, text);
     return 0;
 }
 

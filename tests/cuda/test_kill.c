@@ -57,12 +57,12 @@ static int capture(struct replayer *replayer)
 static int open_replayer(struct replayer *replayer, struct ranks_context *context,
                          const weft_unique_id *id)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
     replayer->context = context;
-    config.machine = WEFT_MACHINE_CUDA;
-    config.timeout_ms = TIMEOUT_MS;
-    CHECK_OK(weft_comm_create(id, context->rank, context->num_ranks, &config, &comm));
+    CHECK_OK(weft_comm_create(
+        id, context->rank, context->num_ranks,
+        WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CUDA, .timeout_ms = TIMEOUT_MS),
+        &comm));
     DRIVER_CHECK(driver.stream_create(&replayer->native, CU_STREAM_NON_BLOCKING));
     CHECK_OK(weft_stream_wrap(comm, replayer->native, &replayer->stream));
     return layer_open(&replayer->layer, context, comm, &usual) || capture(replayer) ||
@@ -162,15 +162,14 @@ static int replay_beside_cpu(struct replayer *replayer, struct layer *cpu)
 static int go_on(struct ranks_context *of_run, struct ranks_context *fresh)
 {
     struct board *board = of_run->shared;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct replayer replayer;
     struct layer cpu;
     weft_comm *comm;
     for (int i = 0; fresh->rank == 0 && i < 2; i++)
         CHECK_OK(weft_unique_id_create(&board->fresh_id[i]));
     ranks_barrier(of_run);
-    config.machine = WEFT_MACHINE_CPU;
-    CHECK_OK(weft_comm_create(&board->fresh_id[0], fresh->rank, fresh->num_ranks, &config, &comm));
+    CHECK_OK(weft_comm_create(&board->fresh_id[0], fresh->rank, fresh->num_ranks,
+                              WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU), &comm));
     if (open_replayer(&replayer, fresh, &board->fresh_id[1]) ||
         layer_open(&cpu, fresh, comm, &usual) || replay_beside_cpu(&replayer, &cpu) ||
         layer_close(&cpu) || close_replayer(&replayer))
@@ -218,7 +217,4 @@ TEST(a_death_ends_replays)
         run((struct plan){KILLED, victim});
 }
 
-TEST(an_abort_ends_replays)
-{
-    run((struct plan){ABORTED, 1});
-}
+TEST_CALL(an_abort_ends_replays, run((struct plan){ABORTED, 1}))

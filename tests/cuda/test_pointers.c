@@ -26,10 +26,9 @@ struct pair {
 static int open_layer(struct layer *layer, struct ranks_context *context, const weft_unique_id *id,
                       weft_machine machine, const struct layer_shape *shape, weft_stream **stream)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
-    config.machine = machine;
-    CHECK_OK(weft_comm_create(id, context->rank, context->num_ranks, &config, &comm));
+    CHECK_OK(weft_comm_create(id, context->rank, context->num_ranks,
+                              WEFT_ARGS(weft_comm_config, .machine = machine), &comm));
     CHECK_OK(weft_stream_create(comm, stream));
     return layer_open(layer, context, comm, shape);
 }
@@ -161,10 +160,7 @@ static int give_pageable_memory(struct ranks_context *context)
     return close_pair(&pair);
 }
 
-TEST(pageable_memory_is_refused_by_name)
-{
-    run(give_pageable_memory, NUM_RANKS, &usual);
-}
+TEST_CALL(pageable_memory_is_refused_by_name, run(give_pageable_memory, NUM_RANKS, &usual))
 
 /* ---------------------------------------------------------------- memory of the host that works */
 
@@ -238,13 +234,12 @@ static int use_stream_of_device(struct pair *pair, weft_comm *other, CUstream na
 static int use_other_device(struct pair *pair)
 {
     struct ranks_context *context = pair->gpu.context;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *other;
     CUstream native;
     if (driver_use_device(1))
         return 1;
-    config.machine = WEFT_MACHINE_CUDA;
-    CHECK_OK(weft_comm_create(&context->id, 0, 1, &config, &other));
+    CHECK_OK(weft_comm_create(&context->id, 0, 1,
+                              WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CUDA), &other));
     DRIVER_CHECK(driver.stream_create(&native, CU_STREAM_NON_BLOCKING));
     if (use_stream_of_device(pair, other, native))
         return 1;
@@ -264,7 +259,4 @@ static int use_wrong_streams(struct ranks_context *context)
     return check_round(&pair, 1) || close_pair(&pair);
 }
 
-TEST(streams_of_others_are_refused)
-{
-    run(use_wrong_streams, 1, &usual);
-}
+TEST_CALL(streams_of_others_are_refused, run(use_wrong_streams, 1, &usual))

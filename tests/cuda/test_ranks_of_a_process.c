@@ -17,10 +17,9 @@ enum { NUM_RANKS = 4, TIMEOUT_MS = 10000, HEAP_BYTES = 8 << 20, COUNT = 1000 };
 static int begin_together(struct ranks_context *context)
 {
     enum { NUM_ROUNDS = 300, NUM_BARRIERS = 5 };
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
-    config.timeout_ms = TIMEOUT_MS;
-    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(
+        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .timeout_ms = TIMEOUT_MS), &comm));
     for (int round = 0; round < NUM_ROUNDS; round++) {
         weft_stream *stream;
         CHECK_OK(weft_stream_create(comm, &stream));
@@ -44,10 +43,10 @@ TEST(new_streams_begin_beside_each_other)
 
 static weft_result split(weft_comm *comm, weft_comm **child)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.timeout_ms = TIMEOUT_MS;
-    config.heap_max_bytes = HEAP_MAX_BYTES;
-    return weft_comm_split(comm, 0, weft_comm_rank(comm), &config, child);
+    return weft_comm_split(
+        comm, 0, weft_comm_rank(comm),
+        WEFT_ARGS(weft_comm_config, .timeout_ms = TIMEOUT_MS, .heap_max_bytes = HEAP_MAX_BYTES),
+        child);
 }
 
 /* A communicator, and objects of it. */
@@ -62,21 +61,19 @@ struct world {
 
 static int open_world(struct world *world, weft_comm *comm)
 {
-    weft_ep_config config = WEFT_INIT(weft_ep_config);
-    weft_coll_args args = WEFT_INIT(weft_coll_args);
     world->comm = comm;
-    config.num_experts = 2 * weft_comm_num_ranks(comm);
     CHECK_OK(weft_stream_create(comm, &world->stream));
     CHECK_OK(weft_event_create(comm, &world->event));
     CHECK_OK(weft_coll_create(comm, NULL, &world->coll));
-    CHECK_OK(weft_ep_create(comm, &config, &world->ep));
+    CHECK_OK(weft_ep_create(
+        comm, WEFT_ARGS(weft_ep_config, .num_experts = 2 * weft_comm_num_ranks(comm)), &world->ep));
     CHECK_OK(weft_memory_alloc(comm, COUNT * sizeof(float), &world->memory));
     CHECK_OK(weft_heap_alloc(comm, HEAP_BYTES, &world->heap));
-    args.send = world->memory;
-    args.recv = world->heap;
-    args.count = COUNT;
-    args.dtype = WEFT_FP32;
-    CHECK_OK(weft_coll_all_reduce(world->coll, &args, world->stream));
+    CHECK_OK(
+        weft_coll_all_reduce(world->coll,
+                             WEFT_ARGS(weft_coll_args, .send = world->memory, .recv = world->heap,
+                                       .count = COUNT, .dtype = WEFT_FP32),
+                             world->stream));
     CHECK_OK(weft_event_record(world->event, world->stream));
     CHECK_OK(weft_stream_synchronize(world->stream));
     return 0;
@@ -122,13 +119,13 @@ static int come_and_go(struct ranks_context *context)
 {
     const int32_t num_nodes = *(const int32_t *)context->argument;
     const int32_t last = context->num_ranks - 1;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct world worlds[2];
     weft_comm *comm, *child;
-    config.num_nodes = num_nodes;
-    config.timeout_ms = TIMEOUT_MS;
-    config.heap_max_bytes = HEAP_MAX_BYTES;
-    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(
+        ranks_comm_create(context,
+                          WEFT_ARGS(weft_comm_config, .num_nodes = num_nodes,
+                                    .timeout_ms = TIMEOUT_MS, .heap_max_bytes = HEAP_MAX_BYTES),
+                          &comm));
     for (int i = 0; i < 2; i++) {
         CHECK_OK(split(comm, &child));
         if (open_world(&worlds[i], child))

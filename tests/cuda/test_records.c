@@ -235,7 +235,4 @@ static int replay(struct ranks_context *context)
     return close_all(&party, &arrays);
 }
 
-TEST(runs_of_graphs_count)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, 2, replay, NULL), 0);
-}
+TEST_CALL(runs_of_graphs_count, assert_int_equal(ranks_run(RANKS_THREADS, 2, replay, NULL), 0))

@@ -241,11 +241,10 @@ static int warm_up(struct scene *scene)
 
 static int open_scene(struct scene *scene, struct ranks_context *context, int32_t num_nodes)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     *scene = (struct scene){.num_ranks = NUM_RANKS, .rank = context->rank};
-    config.timeout_ms = FAR_MS;
-    config.num_nodes = num_nodes;
-    CHECK_OK(ranks_comm_create(context, &config, &scene->comm));
+    CHECK_OK(ranks_comm_create(
+        context, WEFT_ARGS(weft_comm_config, .timeout_ms = FAR_MS, .num_nodes = num_nodes),
+        &scene->comm));
     return open_objects(scene) || allocate(scene) || warm_up(scene);
 }
 
@@ -274,6 +273,7 @@ static int disagree(struct ranks_context *context)
 {
     const struct pair *pair = context->argument;
     const int64_t begin_ns = clock_ns();
+    int32_t failed_rank = -1;
     struct scene scene;
     if (open_scene(&scene, context, pair->num_nodes))
         return 1;
@@ -287,6 +287,8 @@ static int disagree(struct ranks_context *context)
     CHECK(strstr(message, calls[pair->most].name) != NULL, "no %s: %s", calls[pair->most].name,
           message);
     CHECK(strstr(message, "rank 1") != NULL, "no rank 1: %s", message);
+    CHECK(weft_comm_status(scene.comm, &failed_rank) == result && failed_rank == ODD_ONE,
+          "rank %d is blamed", failed_rank);
     CHECK(clock_ns() - begin_ns < SOON_MS * INT64_C(1000000), "late: %s", message);
     return close_scene(&scene);
 }
@@ -365,7 +367,7 @@ TEST(who_is_late_fits)
 }
 
 /* With masks, ranks that wait for one that is late go on without it. */
-static int go_on_without_one(struct ranks_context *context)
+TEST_ON_RANKS(ranks_may_go_on_without_one, RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
     weft_ll_config ll = ll_scene_config(WEFT_LL_BY_RANK);
@@ -383,13 +385,8 @@ static int go_on_without_one(struct ranks_context *context)
     return close_scene(&scene);
 }
 
-TEST(ranks_may_go_on_without_one)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, go_on_without_one, NULL), 0);
-}
-
 /* Two objects on two streams in an order that differs by rank, with a long time between. */
-static int cross_over(struct ranks_context *context)
+TEST_ON_RANKS(streams_may_cross, RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
     weft_stream *other;
@@ -407,11 +404,6 @@ static int cross_over(struct ranks_context *context)
     scene.stream = streams[0];
     CHECK_OK(weft_stream_destroy(other));
     return close_scene(&scene);
-}
-
-TEST(streams_may_cross)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, cross_over, NULL), 0);
 }
 
 /* Two threads drive one object each, and each waits for its own. */
@@ -432,7 +424,7 @@ static void *drive(void *argument)
     return NULL;
 }
 
-static int drive_apart(struct ranks_context *context)
+TEST_ON_RANKS(threads_may_drive_objects_apart, RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
     weft_stream *other;
@@ -452,9 +444,4 @@ static int drive_apart(struct ranks_context *context)
           weft_result_string(drivers[0].result), weft_result_string(drivers[1].result));
     CHECK_OK(weft_stream_destroy(other));
     return close_scene(&scene);
-}
-
-TEST(threads_may_drive_objects_apart)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, drive_apart, NULL), 0);
 }

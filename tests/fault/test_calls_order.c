@@ -76,11 +76,10 @@ static const char *name_of(char letter)
 
 static int open_scene(struct scene *scene, struct ranks_context *context, int32_t num_nodes)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     *scene = (struct scene){.rank = context->rank};
-    config.timeout_ms = FAR_MS;
-    config.num_nodes = num_nodes;
-    CHECK_OK(ranks_comm_create(context, &config, &scene->comm));
+    CHECK_OK(ranks_comm_create(
+        context, WEFT_ARGS(weft_comm_config, .timeout_ms = FAR_MS, .num_nodes = num_nodes),
+        &scene->comm));
     CHECK_OK(ranks_coll_create(scene->comm, &scene->coll));
     CHECK_OK(ranks_coll_create(scene->comm, &scene->another));
     CHECK_OK(weft_stream_create(scene->comm, &scene->stream));

@@ -159,11 +159,9 @@ TEST(killed_at_random_moments)
 }
 
 /* The rendezvous dies with the rank that made the id. */
-TEST(killed_together_with_the_rendezvous)
-{
-    run(ways[0],
-        (struct victim_plan){.id = RANKS_ID_BY_RANK_0, .moment = VICTIM_AT_RANDOM, .seed = 5});
-}
+TEST_CALL(killed_together_with_the_rendezvous,
+          run(ways[0], (struct victim_plan){
+                           .id = RANKS_ID_BY_RANK_0, .moment = VICTIM_AT_RANDOM, .seed = 5}))
 
 /* ---------------------------------------------------------------- stopped */
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks whose collective calls do not fit together are all told so, with a rank, and nobody hangs:
- * by packets, by direct access, and where one rank's call is by packets and another's is not. Nor
- * with a barrier. */
+ * by packets, by direct access, and where one rank's call is by packets and another's is not. */
 #include <ctype.h>
 
 #include "harness/cmocka.h"
@@ -76,18 +75,18 @@ static int check_message(const struct difference *difference)
 static int disagree(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
     struct coll_case spec = plan->spec;
     struct coll_call call;
     struct ep_rank self;
     weft_coll *coll;
-    config.timeout_ms = tests_deadline_ms(2000);
-    coll_config.packet_bytes = PACKET_BYTES;
-    coll_config.staging_bytes = STAGING_BYTES;
-    if (ep_rank_open_with(&self, context, &config, 1 << 20))
+    if (ep_rank_open_with(&self, context,
+                          WEFT_ARGS(weft_comm_config, .timeout_ms = tests_deadline_ms(2000)),
+                          1 << 20))
         return 1;
-    CHECK_OK(weft_coll_create(self.comm, &coll_config, &coll));
+    CHECK_OK(weft_coll_create(
+        self.comm,
+        WEFT_ARGS(weft_coll_config, .packet_bytes = PACKET_BYTES, .staging_bytes = STAGING_BYTES),
+        &coll));
     if (coll_check(&self, coll, &spec, "before"))
         return 1;
     CHECK_OK(weft_comm_host_barrier(self.comm)); /* else a slow rank is told in that call */
@@ -191,45 +190,6 @@ TEST(other_place)
     for (int operation = 0; operation < COLL_ALL_TO_ALL_V; operation++)
         num_failed += run(&difference, (enum coll_operation)operation, LARGE);
     assert_int_equal(num_failed, 0);
-}
-
-/* ---------------------------------------------------------------- a barrier instead */
-
-/* Nothing tells the odd one of the others' call but that nobody comes. */
-static int call_a_barrier(struct ranks_context *context)
-{
-    const struct coll_case *spec = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    struct coll_call call;
-    struct ep_rank self;
-    weft_coll *coll;
-    int32_t failed_rank;
-    config.timeout_ms = tests_deadline_ms(1000);
-    if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, 1 << 20))
-        return 1;
-    CHECK_OK(ranks_coll_create(self.comm, &coll));
-    if (coll_call_create(&self, spec, &call))
-        return 1;
-    weft_result result = context->rank == ODD_ONE
-                             ? weft_comm_barrier(self.comm, self.stream)
-                             : coll_call_issue(&call, context->rank, coll, self.stream);
-    if (result == WEFT_OK)
-        result = weft_stream_synchronize(self.stream);
-    CHECK_ERROR(result, WEFT_ERROR_MISMATCH, "rank 1 called weft_comm_barrier");
-    CHECK_ERROR(weft_comm_status(self.comm, &failed_rank), WEFT_ERROR_MISMATCH,
-                "called weft_coll_all_reduce");
-    CHECK(failed_rank == ODD_ONE, "failed_rank is %d", failed_rank);
-    if (coll_call_destroy(&self, &call))
-        return 1;
-    CHECK_OK(weft_coll_destroy(coll));
-    return ep_rank_close(&self);
-}
-
-TEST(barrier_instead)
-{
-    struct coll_case spec =
-        coll_case_random(0, NUM_RANKS, COLL_ALL_REDUCE, WEFT_FP32, WEFT_SUM, SMALL);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, call_a_barrier, &spec), 0);
 }
 
 /* ---------------------------------------------------------------- create */

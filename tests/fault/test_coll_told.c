@@ -50,16 +50,16 @@ static weft_result bytes_call_run(struct ep_rank *self, const struct bytes_call 
 static int differ_in_one_pair(struct ranks_context *context)
 {
     const weft_algorithm *algorithm = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
     struct ep_rank self;
     struct bytes_call call;
     weft_coll *coll;
-    config.timeout_ms = TIMEOUT_MS;
     coll_config.choices =
         WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_TO_ALL, .algorithm = *algorithm);
     coll_config.num_choices = 1;
-    if (ep_rank_open_with(&self, context, &config, ARENA_BYTES) || bytes_call_create(&self, &call))
+    if (ep_rank_open_with(&self, context, WEFT_ARGS(weft_comm_config, .timeout_ms = TIMEOUT_MS),
+                          ARENA_BYTES) ||
+        bytes_call_create(&self, &call))
         return 1;
     CHECK_OK(weft_coll_create(self.comm, &coll_config, &coll));
     CHECK_OK(bytes_call_run(&self, &call, coll));
@@ -97,14 +97,13 @@ TEST(one_pair)
 static int end_at_once(struct ranks_context *context)
 {
     const int32_t *odd_one = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct coll_case spec =
         coll_case_random(0, NUM_RANKS, COLL_ALL_REDUCE, WEFT_FP32, WEFT_SUM, COUNT);
     struct ep_rank self;
     struct coll_call call;
     weft_coll *coll;
-    config.timeout_ms = TIMEOUT_MS;
-    if (ep_rank_open_with(&self, context, &config, ARENA_BYTES))
+    if (ep_rank_open_with(&self, context, WEFT_ARGS(weft_comm_config, .timeout_ms = TIMEOUT_MS),
+                          ARENA_BYTES))
         return 1;
     CHECK_OK(ranks_coll_create(self.comm, &coll));
     if (coll_check(&self, coll, &spec, "before"))
@@ -145,13 +144,14 @@ enum { LATE = 0, MANY_MS = 20000 };
  * have given up. */
 TEST_ON_RANKS(a_deadline_is_told_to_the_late_rank, RANKS_PROCESSES, NUM_RANKS)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct ep_rank self;
     struct bytes_call call;
     weft_coll *coll;
     int32_t failed_rank = -1;
-    config.timeout_ms = tests_deadline_ms(500);
-    if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, ARENA_BYTES) ||
+    if (ranks_warm_up(context) ||
+        ep_rank_open_with(&self, context,
+                          WEFT_ARGS(weft_comm_config, .timeout_ms = tests_deadline_ms(500)),
+                          ARENA_BYTES) ||
         bytes_call_create(&self, &call))
         return 1;
     CHECK_OK(ranks_coll_create(self.comm, &coll));

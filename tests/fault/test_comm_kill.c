@@ -153,16 +153,10 @@ static void kill_each_rank_at_each_moment(enum ranks_id id)
     }
 }
 
-TEST(survivors_name_the_dead)
-{
-    kill_each_rank_at_each_moment(RANKS_ID_BY_HOST);
-}
+TEST_CALL(survivors_name_the_dead, kill_each_rank_at_each_moment(RANKS_ID_BY_HOST))
 
 /* Here the rendezvous dies with rank 0. */
-TEST(survivors_name_the_dead_host)
-{
-    kill_each_rank_at_each_moment(RANKS_ID_BY_RANK_0);
-}
+TEST_CALL(survivors_name_the_dead_host, kill_each_rank_at_each_moment(RANKS_ID_BY_RANK_0))
 
 /* A child of the split does not have the rank that dies: it goes on, and fails only with the
  * rendezvous. */

@@ -106,11 +106,11 @@ static int deny(const struct denial *denial)
 static int create_in_vain(struct ranks_context *context)
 {
     const struct denial *denial = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     const int64_t begin_ns = clock_ns();
     weft_comm *comm;
-    config.timeout_ms = FAR_MS;
-    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_SYSTEM, denial->text);
+    CHECK_ERROR(
+        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .timeout_ms = FAR_MS), &comm),
+        WEFT_ERROR_SYSTEM, denial->text);
     CHECK(context->rank == THE_ONE || strstr(weft_last_error(), "rank 1") != NULL, "no rank 1: %s",
           weft_last_error());
     CHECK(clock_ns() - begin_ns < SOON_MS * INT64_C(1000000), "late: %s", weft_last_error());

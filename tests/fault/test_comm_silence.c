@@ -80,10 +80,8 @@ static void run(enum ranks_id id, struct plan plan)
     assert_int_equal(ranks_run_with(&options, live), 0);
 }
 
-TEST(a_stopped_rank_is_named)
-{
-    run(RANKS_ID_BY_HOST, (struct plan){2, "has shown no sign of life for 1500 ms"});
-}
+TEST_CALL(a_stopped_rank_is_named,
+          run(RANKS_ID_BY_HOST, (struct plan){2, "has shown no sign of life for 1500 ms"}))
 
 TEST(a_stopped_rendezvous_is_named_by_its_rank)
 {

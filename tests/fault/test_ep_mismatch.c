@@ -126,11 +126,10 @@ static weft_result issue(const struct call *call, weft_ep_handle *handle, weft_s
 
 static weft_result lay_out(const struct call *call, weft_ep_handle *handle, weft_stream *stream)
 {
-    weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
-    layout.num_tokens = NUM_TOKENS;
-    layout.index_type = WEFT_INT32;
-    layout.topk_idx = call->topk_idx.data;
-    return weft_ep_layout(handle, &layout, stream);
+    return weft_ep_layout(handle,
+                          WEFT_ARGS(weft_ep_layout_args, .num_tokens = NUM_TOKENS,
+                                    .index_type = WEFT_INT32, .topk_idx = call->topk_idx.data),
+                          stream);
 }
 
 /* Layout, notify and the operation, up to the first error. */

@@ -381,20 +381,12 @@ static void run_carriers(int signal, int32_t num_seeds)
     }
 }
 
-TEST(decoding_goes_on_without_a_killed_rank)
-{
-    run_seeds(SIGKILL, 1, tests_rounds(tests_grid_size(12, 4), 4));
-}
-
-TEST(decoding_goes_on_in_packets_without_a_killed_rank)
-{
-    run_carriers(SIGKILL, tests_rounds(tests_grid_size(8, 2), 4));
-}
-
-TEST(a_stopped_rank_comes_back_in_packets)
-{
-    run_carriers(SIGSTOP, tests_rounds(tests_grid_size(2, 1), 2));
-}
+TEST_CALL(decoding_goes_on_without_a_killed_rank,
+          run_seeds(SIGKILL, 1, tests_rounds(tests_grid_size(12, 4), 4)))
+TEST_CALL(decoding_goes_on_in_packets_without_a_killed_rank,
+          run_carriers(SIGKILL, tests_rounds(tests_grid_size(8, 2), 4)))
+TEST_CALL(a_stopped_rank_comes_back_in_packets,
+          run_carriers(SIGSTOP, tests_rounds(tests_grid_size(2, 1), 2)))
 
 TEST(decoding_goes_on_without_a_killed_rank_of_another_node)
 {
@@ -402,15 +394,9 @@ TEST(decoding_goes_on_without_a_killed_rank_of_another_node)
     run_seeds(SIGKILL, NUM_RANKS, tests_rounds(tests_grid_size(4, 1), 1));
 }
 
-TEST(a_stopped_rank_comes_back)
-{
-    run_seeds(SIGSTOP, 1, tests_rounds(tests_grid_size(4, 2), 2));
-}
-
-TEST(a_stopped_rank_of_another_node_comes_back)
-{
-    run_seeds(SIGSTOP, 2, tests_rounds(tests_grid_size(2, 1), 1));
-}
+TEST_CALL(a_stopped_rank_comes_back, run_seeds(SIGSTOP, 1, tests_rounds(tests_grid_size(4, 2), 2)))
+TEST_CALL(a_stopped_rank_of_another_node_comes_back,
+          run_seeds(SIGSTOP, 2, tests_rounds(tests_grid_size(2, 1), 1)))
 
 TEST(decoding_goes_on_without_a_rank_killed_between_two_steps)
 {

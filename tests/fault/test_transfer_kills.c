@@ -45,10 +45,9 @@ struct party {
 
 static weft_result create_comm(struct ranks_context *context, struct party *party)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = NUM_NODES;
-    config.timeout_ms = TIMEOUT_MS;
-    return ranks_comm_create(context, &config, &party->comm);
+    return ranks_comm_create(
+        context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES, .timeout_ms = TIMEOUT_MS),
+        &party->comm);
 }
 
 static int open_area(struct party *party)

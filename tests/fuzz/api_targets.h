@@ -203,13 +203,20 @@ void fuzz_fill_output(struct fuzz_arguments *arguments, struct rng *rng);
     {                                                                                              \
         return call;                                                                               \
     }
-/* A row of the table: calls weft_##call with these arguments, which are members of `a`;
- * `refused`_mutations is what it refuses. */
-#define FUZZ_TARGET(call, fill, arguments, undo, refused)                                          \
+/* A row of the table: calls weft_##call with these arguments, which are members of `a`; then comes
+ * what it refuses. */
+#define FUZZ_TARGET(call, fill, arguments, undo, ...)                                              \
     FUZZ_CALL(call_##call, weft_##call arguments)                                                  \
-    FUZZ_TARGET_BY(call, call, fill, call_##call, undo, refused)
+    FUZZ_TARGET_BY(call, call, fill, call_##call, undo, __VA_ARGS__)
 /* The same by a function. */
-#define FUZZ_TARGET_BY(id, call, fill, function, undo, refused)                                    \
+#define FUZZ_TARGET_BY(id, call, fill, function, undo, ...)                                        \
+    static const struct fuzz_mutation id##_mutations[] = {__VA_ARGS__};                            \
+    FUZZ_TARGET_LIKE(id, call, fill, function, undo, id)
+/* The same, which refuses what `refused` does. */
+#define FUZZ_TARGET_AS(call, fill, arguments, undo, refused)                                       \
+    FUZZ_CALL(call_##call, weft_##call arguments)                                                  \
+    FUZZ_TARGET_LIKE(call, call, fill, call_##call, undo, refused)
+#define FUZZ_TARGET_LIKE(id, call, fill, function, undo, refused)                                  \
     __attribute__((constructor)) static void register_##id(void)                                   \
     {                                                                                              \
         static const struct fuzz_target target = {"weft_" #call,                                   \

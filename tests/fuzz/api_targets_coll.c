@@ -23,24 +23,6 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 
 FUZZ_CALL(undo_create, weft_coll_destroy(a->created))
 
-static const struct fuzz_mutation create_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("coll", out, FUZZ_NULL),
-    FUZZ_SIZES(weft_coll_config, coll_config),
-    FUZZ_FIELD(coll_config, packet_bytes, -1, INT64_MAX, (int64_t)1 << 60),
-    FUZZ_FIELD(coll_config, staging_bytes, -1, INT64_MAX, (int64_t)1 << 60),
-    FUZZ_POINTERS("choices", coll_config.known.choices, FUZZ_NULL),
-    FUZZ_FIELD(coll_config, num_choices, -1, NUM_COLLECTIVES + 1),
-    FUZZ_NUMBERS(FUZZ_INT64, "size", choices[0].size, 0, 8, (int64_t)1 << 40),
-    FUZZ_NUMBERS(FUZZ_INT32, "choices[0].algorithm", choices[0].algorithm, -1, NUM_ALGORITHMS,
-                 INT32_MAX, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "choices[0].collective", choices[0].collective, -1, NUM_COLLECTIVES,
-                 INT32_MAX, INT32_MIN),
-    FUZZ_FIELD(coll_config, reserved, -1, 1),
-    FUZZ_FIELD(coll_config, num_blocks, -1, INT32_MIN),
-    FUZZ_FIELD(coll_config, num_warps, -1, 33, INT32_MAX),
-};
-
 /* ---------------------------------------------------------------- operations */
 
 /* On one rank all have one row. The output may be anywhere; in place it is the input. */
@@ -133,22 +115,6 @@ static weft_result call_recv(struct fuzz_arguments *a)
     return received == WEFT_OK ? ended : weft_coll_recv(a->coll, a->config, a->stream);
 }
 
-static const struct fuzz_mutation send_mutations[] = {
-    FUZZ_ENQUEUED(coll, weft_coll_send_args, coll_send),
-    FUZZ_POINTERS("send", coll_send.known.send, FUZZ_NULL),
-    FUZZ_FIELD(coll_send, count, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
-    FUZZ_FIELD(coll_send, dtype, -1, NUM_DTYPES + 1, INT32_MAX),
-    FUZZ_FIELD(coll_send, peer, -1, 1, INT32_MAX, INT32_MIN),
-};
-
-static const struct fuzz_mutation recv_mutations[] = {
-    FUZZ_ENQUEUED(coll, weft_coll_recv_args, coll_recv),
-    FUZZ_POINTERS("recv", coll_recv.known.recv, FUZZ_NULL),
-    FUZZ_FIELD(coll_recv, count, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
-    FUZZ_FIELD(coll_recv, dtype, -1, NUM_DTYPES + 1, INT32_MAX),
-    FUZZ_FIELD(coll_recv, peer, -1, 1, INT32_MAX, INT32_MIN),
-};
-
 /* ---------------------------------------------------------------- all_to_all_v */
 
 static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
@@ -167,22 +133,6 @@ static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
     args->recv_offsets = &a->recv_offset;
 }
 
-static const struct fuzz_mutation all_to_all_v_mutations[] = {
-    FUZZ_ENQUEUED(coll, weft_coll_all_to_all_v_args, all_to_all_v),
-    FUZZ_FIELD(all_to_all_v, reserved, -1, 1),
-    FUZZ_POINTERS("send", all_to_all_v.known.send, FUZZ_NULL),
-    FUZZ_POINTERS("recv", all_to_all_v.known.recv, FUZZ_NULL),
-    FUZZ_FIELD(all_to_all_v, dtype, -1, NUM_DTYPES + 1, INT32_MAX),
-    FUZZ_POINTERS("send_counts", all_to_all_v.known.send_counts, FUZZ_NULL),
-    FUZZ_POINTERS("send_offsets", all_to_all_v.known.send_offsets, FUZZ_NULL),
-    FUZZ_POINTERS("recv_counts", all_to_all_v.known.recv_counts, FUZZ_NULL),
-    FUZZ_POINTERS("recv_offsets", all_to_all_v.known.recv_offsets, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT64, "send_counts", send_count, -1, INT64_MAX, INT64_MIN),
-    FUZZ_NUMBERS(FUZZ_INT64, "send_offsets", send_offset, -1, INT64_MAX, (int64_t)1 << 61),
-    FUZZ_NUMBERS(FUZZ_INT64, "recv_counts", recv_count, -1, INT64_MAX, INT64_MIN),
-    FUZZ_NUMBERS(FUZZ_INT64, "recv_offsets", recv_offset, -1, INT64_MAX, (int64_t)1 << 61),
-};
-
 /* ---------------------------------------------------------------- registered memory */
 
 static void fill_register(struct fuzz_arguments *a, struct rng *rng)
@@ -199,12 +149,6 @@ static weft_result call_register(struct fuzz_arguments *a)
 
 FUZZ_CALL(undo_register, weft_memory_unregister(a->own_comm, a->ptr))
 
-static const struct fuzz_mutation register_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("ptr", ptr, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT64, "bytes|ptr", bytes, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
-};
-
 static void fill_unregister(struct fuzz_arguments *a, struct rng *rng)
 {
     fill_register(a, rng);
@@ -220,22 +164,12 @@ static weft_result call_unregister(struct fuzz_arguments *a)
     return result;
 }
 
-static const struct fuzz_mutation unregister_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
-};
-
 static weft_result undo_capture_begin(struct fuzz_arguments *a)
 {
     const weft_result ended = weft_coll_record_end(a->created);
     const weft_result destroyed = weft_coll_record_destroy(a->created);
     return ended != WEFT_OK ? ended : destroyed;
 }
-
-static const struct fuzz_mutation capture_begin_mutations[] = {
-    FUZZ_OBJECT("coll", coll),
-    FUZZ_POINTERS("record", out, FUZZ_NULL),
-};
 
 /* ---------------------------------------------------------------- explanations */
 
@@ -247,33 +181,71 @@ static void fill_explain(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[1] = WEFT_ALGORITHM_AUTO;
 }
 
-static const struct fuzz_mutation explain_mutations[] = {
-    FUZZ_OBJECT("coll", coll),
-    FUZZ_POINTERS("explanation", out, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "collective", ranks[0], -1, NUM_COLLECTIVES, INT32_MAX, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "algorithm", ranks[1], -1, NUM_ALGORITHMS, INT32_MAX, INT32_MIN),
-    FUZZ_OUTPUT_SIZES,
-};
-
-FUZZ_TARGET(coll_create, fill_create, (a->comm, a->config, a->out), undo_create, create)
-FUZZ_TARGET(coll_all_reduce, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait, reduction)
-FUZZ_TARGET(coll_reduce_scatter, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait,
-            reduction)
-FUZZ_TARGET(coll_all_gather, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
-FUZZ_TARGET(coll_all_to_all, fill, (a->coll, a->config, a->stream), fuzz_wait, call)
-FUZZ_TARGET(coll_broadcast, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
-FUZZ_TARGET(coll_reduce, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait, reduction)
-FUZZ_TARGET(coll_gather, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
-FUZZ_TARGET(coll_scatter, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_create, fill_create, (a->comm, a->config, a->out), undo_create,
+            FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("coll", out, FUZZ_NULL),
+            FUZZ_SIZES(weft_coll_config, coll_config),
+            FUZZ_FIELD(coll_config, packet_bytes, -1, INT64_MAX, (int64_t)1 << 60),
+            FUZZ_FIELD(coll_config, staging_bytes, -1, INT64_MAX, (int64_t)1 << 60),
+            FUZZ_POINTERS("choices", coll_config.known.choices, FUZZ_NULL),
+            FUZZ_FIELD(coll_config, num_choices, -1, NUM_COLLECTIVES + 1),
+            FUZZ_NUMBERS(FUZZ_INT64, "size", choices[0].size, 0, 8, (int64_t)1 << 40),
+            FUZZ_NUMBERS(FUZZ_INT32, "choices[0].algorithm", choices[0].algorithm, -1,
+                         NUM_ALGORITHMS, INT32_MAX, INT32_MIN),
+            FUZZ_NUMBERS(FUZZ_INT32, "choices[0].collective", choices[0].collective, -1,
+                         NUM_COLLECTIVES, INT32_MAX, INT32_MIN),
+            FUZZ_FIELD(coll_config, reserved, -1, 1),
+            FUZZ_FIELD(coll_config, num_blocks, -1, INT32_MIN),
+            FUZZ_FIELD(coll_config, num_warps, -1, 33, INT32_MAX))
+FUZZ_TARGET_AS(coll_all_reduce, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait,
+               reduction)
+FUZZ_TARGET_AS(coll_reduce_scatter, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait,
+               reduction)
+FUZZ_TARGET_AS(coll_all_gather, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET_AS(coll_all_to_all, fill, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET_AS(coll_broadcast, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET_AS(coll_reduce, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait, reduction)
+FUZZ_TARGET_AS(coll_gather, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET_AS(coll_scatter, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
 FUZZ_TARGET(coll_all_to_all_v, fill_all_to_all_v, (a->coll, a->config, a->stream), fuzz_wait,
-            all_to_all_v)
-FUZZ_TARGET_BY(coll_send, coll_send, fill_send, call_send, fuzz_wait, send)
-FUZZ_TARGET_BY(coll_recv, coll_recv, fill_recv, call_recv, fuzz_wait, recv)
+            FUZZ_ENQUEUED(coll, weft_coll_all_to_all_v_args, all_to_all_v),
+            FUZZ_FIELD(all_to_all_v, reserved, -1, 1),
+            FUZZ_POINTERS("send", all_to_all_v.known.send, FUZZ_NULL),
+            FUZZ_POINTERS("recv", all_to_all_v.known.recv, FUZZ_NULL),
+            FUZZ_FIELD(all_to_all_v, dtype, -1, NUM_DTYPES + 1, INT32_MAX),
+            FUZZ_POINTERS("send_counts", all_to_all_v.known.send_counts, FUZZ_NULL),
+            FUZZ_POINTERS("send_offsets", all_to_all_v.known.send_offsets, FUZZ_NULL),
+            FUZZ_POINTERS("recv_counts", all_to_all_v.known.recv_counts, FUZZ_NULL),
+            FUZZ_POINTERS("recv_offsets", all_to_all_v.known.recv_offsets, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT64, "send_counts", send_count, -1, INT64_MAX, INT64_MIN),
+            FUZZ_NUMBERS(FUZZ_INT64, "send_offsets", send_offset, -1, INT64_MAX, (int64_t)1 << 61),
+            FUZZ_NUMBERS(FUZZ_INT64, "recv_counts", recv_count, -1, INT64_MAX, INT64_MIN),
+            FUZZ_NUMBERS(FUZZ_INT64, "recv_offsets", recv_offset, -1, INT64_MAX, (int64_t)1 << 61))
+FUZZ_TARGET_BY(coll_send, coll_send, fill_send, call_send, fuzz_wait,
+               FUZZ_ENQUEUED(coll, weft_coll_send_args, coll_send),
+               FUZZ_POINTERS("send", coll_send.known.send, FUZZ_NULL),
+               FUZZ_FIELD(coll_send, count, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
+               FUZZ_FIELD(coll_send, dtype, -1, NUM_DTYPES + 1, INT32_MAX),
+               FUZZ_FIELD(coll_send, peer, -1, 1, INT32_MAX, INT32_MIN))
+FUZZ_TARGET_BY(coll_recv, coll_recv, fill_recv, call_recv, fuzz_wait,
+               FUZZ_ENQUEUED(coll, weft_coll_recv_args, coll_recv),
+               FUZZ_POINTERS("recv", coll_recv.known.recv, FUZZ_NULL),
+               FUZZ_FIELD(coll_recv, count, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
+               FUZZ_FIELD(coll_recv, dtype, -1, NUM_DTYPES + 1, INT32_MAX),
+               FUZZ_FIELD(coll_recv, peer, -1, 1, INT32_MAX, INT32_MIN))
 FUZZ_TARGET(coll_explain, fill_explain,
             (a->coll, (weft_collective)a->ranks[0], (weft_algorithm)a->ranks[1], a->bytes, a->out),
-            NULL, explain)
+            NULL, FUZZ_OBJECT("coll", coll), FUZZ_POINTERS("explanation", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "collective", ranks[0], -1, NUM_COLLECTIVES, INT32_MAX,
+                         INT32_MIN),
+            FUZZ_NUMBERS(FUZZ_INT32, "algorithm", ranks[1], -1, NUM_ALGORITHMS, INT32_MAX,
+                         INT32_MIN),
+            FUZZ_OUTPUT_SIZES)
 FUZZ_TARGET_BY(memory_register, memory_register, fill_register, call_register, undo_register,
-               register)
+               FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("ptr", ptr, FUZZ_NULL),
+               FUZZ_NUMBERS(FUZZ_INT64, "bytes|ptr", bytes, -1, INT64_MAX, INT64_MIN,
+                            (int64_t)1 << 60))
 FUZZ_TARGET_BY(memory_unregister, memory_unregister, fill_unregister, call_unregister, NULL,
-               unregister)
-FUZZ_TARGET(coll_record_begin, NULL, (a->coll, a->out), undo_capture_begin, capture_begin)
+               FUZZ_OBJECT("comm", comm),
+               FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE))
+FUZZ_TARGET(coll_record_begin, NULL, (a->coll, a->out), undo_capture_begin,
+            FUZZ_OBJECT("coll", coll), FUZZ_POINTERS("record", out, FUZZ_NULL))

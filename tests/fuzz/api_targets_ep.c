@@ -24,23 +24,6 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 
 FUZZ_CALL(undo_create, weft_ep_destroy(a->created))
 
-static const struct fuzz_mutation create_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("config", config, FUZZ_NULL),
-    FUZZ_POINTERS("ep", out, FUZZ_NULL),
-    FUZZ_SIZES(weft_ep_config, ep_config),
-    FUZZ_FIELD(ep_config, num_experts, 0, -1, INT32_MIN),
-    FUZZ_FIELD(ep_config, max_topk, -1, WEFT_MAX_TOPK + 1, INT32_MAX),
-    FUZZ_FIELD(ep_config, num_blocks, -1, INT32_MIN),
-    FUZZ_FIELD(ep_config, num_warps, -1, 33, INT32_MAX),
-    FUZZ_FIELD(ep_config, staging_bytes, -1, INT64_MAX, INT64_MIN),
-    FUZZ_PAIR("expert_offsets", ep_config.known.expert_offsets, FUZZ_NULL),
-    FUZZ_PAIR("expert_ranks", ep_config.known.expert_ranks, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "expert_offsets", expert_offsets[0], 1, -1, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "expert_offsets", expert_offsets[2], 1, 0, -5, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "expert_ranks", expert_ranks[3], 1, -1, INT32_MAX, INT32_MIN),
-};
-
 /* ---------------------------------------------------------------- handle */
 
 static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
@@ -54,18 +37,6 @@ static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
 }
 
 FUZZ_CALL(undo_handle, weft_ep_handle_destroy(a->created))
-
-static const struct fuzz_mutation handle_mutations[] = {
-    FUZZ_OBJECT("ep", ep),
-    FUZZ_POINTERS("config", config, FUZZ_NULL),
-    FUZZ_POINTERS("handle", out, FUZZ_NULL),
-    FUZZ_SIZES(weft_ep_handle_config, handle_config),
-    FUZZ_FIELD(handle_config, max_tokens, -1, INT32_MIN),
-    FUZZ_FIELD(handle_config, num_topk, 0, -1, FUZZ_TOPK + 1, INT32_MAX),
-    FUZZ_FIELD(handle_config, num_experts, -1, FUZZ_EXPERTS + 1, INT32_MAX, INT32_MIN),
-    FUZZ_FIELD(handle_config, expert_alignment, -1, INT32_MIN),
-    FUZZ_FIELD(handle_config, order, -1, 2, INT32_MAX),
-};
 
 /* ---------------------------------------------------------------- layout, notify */
 
@@ -97,26 +68,6 @@ static void fill_layout_by_table(struct fuzz_arguments *a, struct rng *rng)
 }
 
 FUZZ_CALL(call_layout, weft_ep_layout(a->handle, a->config, a->stream))
-
-static const struct fuzz_mutation layout_mutations[] = {
-    FUZZ_ENQUEUED(handle, weft_ep_layout_args, layout),
-    FUZZ_FIELD(layout, num_tokens, -1, FUZZ_MAX_TOKENS + 1, INT32_MAX, INT32_MIN),
-    FUZZ_FIELD(layout, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MAX),
-    FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_NULL),
-};
-
-static const struct fuzz_mutation table_mutations[] = {
-    FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_OUTSIDE),
-    FUZZ_FIELD(layout, index_type, -1, WEFT_INT32, INT32_MAX),
-    FUZZ_POINTERS("tokens_to_ranks|index_type|topk_idx", layout.known.tokens_to_ranks, FUZZ_NULL),
-    FUZZ_POINTERS("selections_per_expert|index_type|topk_idx", layout.known.selections_per_expert,
-                  FUZZ_NULL),
-};
-
-static const struct fuzz_mutation notify_mutations[] = {
-    FUZZ_OBJECT("handle", handle),
-    FUZZ_OBJECT("stream", stream),
-};
 
 /* ---------------------------------------------------------------- dispatch */
 
@@ -155,32 +106,6 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
 
-static const struct fuzz_mutation dispatch_mutations[] = {
-    FUZZ_ENQUEUED(handle, weft_ep_dispatch_args, dispatch),
-    FUZZ_FIELD(dispatch, num_planes, -1, WEFT_MAX_PLANES + 1, INT32_MAX, INT32_MIN),
-    FUZZ_POINTERS("planes", dispatch.known.planes, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "capacity|dst|recv_", dispatch.known.capacity, -1, INT32_MIN,
-                 INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes", planes[0].row_bytes, 0, -1, (int64_t)1 << 31,
-                 INT64_MIN),
-    FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes|dst", planes[0].row_bytes, INT32_MAX),
-    FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
-    FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL, FUZZ_LAST_BYTE),
-    FUZZ_NUMBERS(FUZZ_INT32, "quantisation.dtype|dtype", planes[0].quantisation.dtype, -1,
-                 WEFT_BF16, WEFT_LOG_10BIT, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "quantisation", planes[0].quantisation.scale, -1, WEFT_SCALE_UE8M0 + 1,
-                 INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "quantisation", planes[0].quantisation.group_elements, -1, 101,
-                 INT32_MAX),
-    FUZZ_FIELD(dispatch, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MIN),
-    FUZZ_PAIR("topk_idx", dispatch.known.topk_idx, FUZZ_NULL),
-    FUZZ_PAIR("topk_weights", dispatch.known.topk_weights, FUZZ_NULL),
-    FUZZ_PAIR("recv_topk_idx", dispatch.known.recv_topk_idx, FUZZ_NULL, FUZZ_LAST_BYTE),
-    FUZZ_PAIR("recv_topk_weights", dispatch.known.recv_topk_weights, FUZZ_NULL, FUZZ_LAST_BYTE),
-    FUZZ_FIELD(dispatch, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
-    FUZZ_POINTERS("recv_src_token", dispatch.known.recv_src_token, FUZZ_LAST_BYTE),
-};
-
 /* ---------------------------------------------------------------- combine */
 
 static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
@@ -199,21 +124,6 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     args->out_topk_weights = (float *)(void *)(a->result_memory + 3072);
 }
 
-static const struct fuzz_mutation combine_mutations[] = {
-    FUZZ_ENQUEUED(handle, weft_ep_combine_args, combine),
-    FUZZ_FIELD(combine, dtype, WEFT_INT64, WEFT_FP64, INT32_MAX, INT32_MIN),
-    FUZZ_FIELD(combine, hidden, 0, -1, INT64_MIN),
-    FUZZ_NUMBERS(FUZZ_INT64, "hidden|x is|x [|out is", combine.known.hidden, INT64_MAX, 1 << 28,
-                 (int64_t)1 << 62),
-    FUZZ_NUMBERS(FUZZ_INT32, "capacity|x", combine.known.capacity, -1, INT32_MIN, INT32_MAX),
-    FUZZ_FIELD(combine, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
-    FUZZ_FIELD(combine, reserved, 1, -1),
-    FUZZ_POINTERS("x", combine.known.x, FUZZ_NULL, FUZZ_LAST_BYTE),
-    FUZZ_POINTERS("out", combine.known.out, FUZZ_NULL),
-    FUZZ_PAIR("topk_weights", combine.known.topk_weights, FUZZ_NULL, FUZZ_LAST_BYTE),
-    FUZZ_PAIR("out_topk_weights", combine.known.out_topk_weights, FUZZ_NULL),
-};
-
 /* ---------------------------------------------------------------- queries */
 
 static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
@@ -231,34 +141,96 @@ static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
     a->sizes.known.with_src_token = coin(rng);
 }
 
-static const struct fuzz_mutation sizes_mutations[] = {
-    FUZZ_OBJECT("ep", ep),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_POINTERS("sizes", out, FUZZ_NULL),
-    FUZZ_OUTPUT_SIZES,
-    FUZZ_SIZES(weft_ep_size_args, sizes),
-    FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", sizes.known.max_tokens_per_rank, -1, INT32_MIN),
-    FUZZ_FIELD(sizes, num_topk, 0, -1, WEFT_MAX_TOPK + 1, INT32_MAX),
-    FUZZ_FIELD(sizes, num_planes, -1, WEFT_MAX_PLANES + 1, INT32_MAX),
-    FUZZ_POINTERS("plane_row_bytes", sizes.known.plane_row_bytes, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT64, "plane_row_bytes", plane_row_bytes[0], 0, -1, (int64_t)1 << 31,
-                 INT64_MIN),
-    FUZZ_FIELD(sizes, index_type, -1, 3),
-};
-
 static const struct fuzz_mutation counts_mutations[] = {
     FUZZ_OBJECT("handle", handle),
     FUZZ_POINTERS("counts", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };
 
-FUZZ_TARGET(ep_create, fill_create, (a->comm, a->config, a->out), undo_create, create)
-FUZZ_TARGET(ep_handle_create, fill_handle, (a->ep, a->config, a->out), undo_handle, handle)
-FUZZ_TARGET_BY(ep_layout, ep_layout, fill_layout, call_layout, fuzz_wait, layout)
-FUZZ_TARGET_BY(ep_layout_2, ep_layout, fill_layout_by_table, call_layout, fuzz_wait, table)
-FUZZ_TARGET(ep_notify, NULL, (a->handle, a->stream), fuzz_wait, notify)
-FUZZ_TARGET(ep_dispatch, fill_dispatch, (a->handle, a->config, a->stream), fuzz_wait, dispatch)
-FUZZ_TARGET(ep_combine, fill_combine, (a->handle, a->config, a->stream), fuzz_wait, combine)
-FUZZ_TARGET(ep_query_sizes, fill_sizes, (a->ep, a->config, a->out), NULL, sizes)
-FUZZ_TARGET(ep_wait_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)
-FUZZ_TARGET(ep_query_device_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)
+FUZZ_TARGET(ep_create, fill_create, (a->comm, a->config, a->out), undo_create,
+            FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("config", config, FUZZ_NULL),
+            FUZZ_POINTERS("ep", out, FUZZ_NULL), FUZZ_SIZES(weft_ep_config, ep_config),
+            FUZZ_FIELD(ep_config, num_experts, 0, -1, INT32_MIN),
+            FUZZ_FIELD(ep_config, max_topk, -1, WEFT_MAX_TOPK + 1, INT32_MAX),
+            FUZZ_FIELD(ep_config, num_blocks, -1, INT32_MIN),
+            FUZZ_FIELD(ep_config, num_warps, -1, 33, INT32_MAX),
+            FUZZ_FIELD(ep_config, staging_bytes, -1, INT64_MAX, INT64_MIN),
+            FUZZ_PAIR("expert_offsets", ep_config.known.expert_offsets, FUZZ_NULL),
+            FUZZ_PAIR("expert_ranks", ep_config.known.expert_ranks, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "expert_offsets", expert_offsets[0], 1, -1, INT32_MAX),
+            FUZZ_NUMBERS(FUZZ_INT32, "expert_offsets", expert_offsets[2], 1, 0, -5, INT32_MIN),
+            FUZZ_NUMBERS(FUZZ_INT32, "expert_ranks", expert_ranks[3], 1, -1, INT32_MAX, INT32_MIN))
+FUZZ_TARGET(ep_handle_create, fill_handle, (a->ep, a->config, a->out), undo_handle,
+            FUZZ_OBJECT("ep", ep), FUZZ_POINTERS("config", config, FUZZ_NULL),
+            FUZZ_POINTERS("handle", out, FUZZ_NULL),
+            FUZZ_SIZES(weft_ep_handle_config, handle_config),
+            FUZZ_FIELD(handle_config, max_tokens, -1, INT32_MIN),
+            FUZZ_FIELD(handle_config, num_topk, 0, -1, FUZZ_TOPK + 1, INT32_MAX),
+            FUZZ_FIELD(handle_config, num_experts, -1, FUZZ_EXPERTS + 1, INT32_MAX, INT32_MIN),
+            FUZZ_FIELD(handle_config, expert_alignment, -1, INT32_MIN),
+            FUZZ_FIELD(handle_config, order, -1, 2, INT32_MAX))
+FUZZ_TARGET_BY(ep_layout, ep_layout, fill_layout, call_layout, fuzz_wait,
+               FUZZ_ENQUEUED(handle, weft_ep_layout_args, layout),
+               FUZZ_FIELD(layout, num_tokens, -1, FUZZ_MAX_TOKENS + 1, INT32_MAX, INT32_MIN),
+               FUZZ_FIELD(layout, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MAX),
+               FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_NULL))
+FUZZ_TARGET_BY(ep_layout_2, ep_layout, fill_layout_by_table, call_layout, fuzz_wait,
+               FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_OUTSIDE),
+               FUZZ_FIELD(layout, index_type, -1, WEFT_INT32, INT32_MAX),
+               FUZZ_POINTERS("tokens_to_ranks|index_type|topk_idx", layout.known.tokens_to_ranks,
+                             FUZZ_NULL),
+               FUZZ_POINTERS("selections_per_expert|index_type|topk_idx",
+                             layout.known.selections_per_expert, FUZZ_NULL))
+FUZZ_TARGET(ep_notify, NULL, (a->handle, a->stream), fuzz_wait, FUZZ_OBJECT("handle", handle),
+            FUZZ_OBJECT("stream", stream))
+FUZZ_TARGET(ep_dispatch, fill_dispatch, (a->handle, a->config, a->stream), fuzz_wait,
+            FUZZ_ENQUEUED(handle, weft_ep_dispatch_args, dispatch),
+            FUZZ_FIELD(dispatch, num_planes, -1, WEFT_MAX_PLANES + 1, INT32_MAX, INT32_MIN),
+            FUZZ_POINTERS("planes", dispatch.known.planes, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "capacity|dst|recv_", dispatch.known.capacity, -1, INT32_MIN,
+                         INT32_MAX),
+            FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes", planes[0].row_bytes, 0, -1,
+                         (int64_t)1 << 31, INT64_MIN),
+            FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes|dst", planes[0].row_bytes, INT32_MAX),
+            FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
+            FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL, FUZZ_LAST_BYTE),
+            FUZZ_NUMBERS(FUZZ_INT32, "quantisation.dtype|dtype", planes[0].quantisation.dtype, -1,
+                         WEFT_BF16, WEFT_LOG_10BIT, INT32_MAX),
+            FUZZ_NUMBERS(FUZZ_INT32, "quantisation", planes[0].quantisation.scale, -1,
+                         WEFT_SCALE_UE8M0 + 1, INT32_MAX),
+            FUZZ_NUMBERS(FUZZ_INT32, "quantisation", planes[0].quantisation.group_elements, -1, 101,
+                         INT32_MAX),
+            FUZZ_FIELD(dispatch, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MIN),
+            FUZZ_PAIR("topk_idx", dispatch.known.topk_idx, FUZZ_NULL),
+            FUZZ_PAIR("topk_weights", dispatch.known.topk_weights, FUZZ_NULL),
+            FUZZ_PAIR("recv_topk_idx", dispatch.known.recv_topk_idx, FUZZ_NULL, FUZZ_LAST_BYTE),
+            FUZZ_PAIR("recv_topk_weights", dispatch.known.recv_topk_weights, FUZZ_NULL,
+                      FUZZ_LAST_BYTE),
+            FUZZ_FIELD(dispatch, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
+            FUZZ_POINTERS("recv_src_token", dispatch.known.recv_src_token, FUZZ_LAST_BYTE))
+FUZZ_TARGET(ep_combine, fill_combine, (a->handle, a->config, a->stream), fuzz_wait,
+            FUZZ_ENQUEUED(handle, weft_ep_combine_args, combine),
+            FUZZ_FIELD(combine, dtype, WEFT_INT64, WEFT_FP64, INT32_MAX, INT32_MIN),
+            FUZZ_FIELD(combine, hidden, 0, -1, INT64_MIN),
+            FUZZ_NUMBERS(FUZZ_INT64, "hidden|x is|x [|out is", combine.known.hidden, INT64_MAX,
+                         1 << 28, (int64_t)1 << 62),
+            FUZZ_NUMBERS(FUZZ_INT32, "capacity|x", combine.known.capacity, -1, INT32_MIN,
+                         INT32_MAX),
+            FUZZ_FIELD(combine, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
+            FUZZ_FIELD(combine, reserved, 1, -1),
+            FUZZ_POINTERS("x", combine.known.x, FUZZ_NULL, FUZZ_LAST_BYTE),
+            FUZZ_POINTERS("out", combine.known.out, FUZZ_NULL),
+            FUZZ_PAIR("topk_weights", combine.known.topk_weights, FUZZ_NULL, FUZZ_LAST_BYTE),
+            FUZZ_PAIR("out_topk_weights", combine.known.out_topk_weights, FUZZ_NULL))
+FUZZ_TARGET(ep_query_sizes, fill_sizes, (a->ep, a->config, a->out), NULL, FUZZ_OBJECT("ep", ep),
+            FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_POINTERS("sizes", out, FUZZ_NULL),
+            FUZZ_OUTPUT_SIZES, FUZZ_SIZES(weft_ep_size_args, sizes),
+            FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", sizes.known.max_tokens_per_rank, -1, INT32_MIN),
+            FUZZ_FIELD(sizes, num_topk, 0, -1, WEFT_MAX_TOPK + 1, INT32_MAX),
+            FUZZ_FIELD(sizes, num_planes, -1, WEFT_MAX_PLANES + 1, INT32_MAX),
+            FUZZ_POINTERS("plane_row_bytes", sizes.known.plane_row_bytes, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT64, "plane_row_bytes", plane_row_bytes[0], 0, -1, (int64_t)1 << 31,
+                         INT64_MIN),
+            FUZZ_FIELD(sizes, index_type, -1, 3))
+FUZZ_TARGET_AS(ep_wait_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)
+FUZZ_TARGET_AS(ep_query_device_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)

@@ -38,26 +38,6 @@ static void fill_expand(struct fuzz_arguments *a, struct rng *rng)
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
 
-static const struct fuzz_mutation expand_mutations[] = {
-    FUZZ_ENQUEUED(handle, weft_ep_expand_args, expand),
-    FUZZ_FIELD(expand, num_planes, -1, WEFT_MAX_PLANES + 1, INT32_MAX, INT32_MIN),
-    FUZZ_POINTERS("planes", expand.known.planes, FUZZ_NULL),
-    FUZZ_FIELD(expand, capacity, -1, INT32_MIN),
-    FUZZ_FIELD(expand, expanded_capacity, -1, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes", planes[0].row_bytes, 0, -1, (int64_t)1 << 31,
-                 INT64_MIN),
-    FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
-    FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "planes[0]", planes[0].quantisation.dtype, WEFT_INT8, -1, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "planes[0]", planes[0].quantisation.group_elements, 1, -1),
-    FUZZ_FIELD(expand, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MIN),
-    FUZZ_POINTERS("choice_rows", expand.known.choice_rows, FUZZ_NULL),
-    FUZZ_PAIR("recv_topk_weights", expand.known.recv_topk_weights, FUZZ_NULL),
-    FUZZ_PAIR("row_weights", expand.known.row_weights, FUZZ_NULL),
-    FUZZ_FIELD(expand, gaps, -1, 2, INT32_MAX),
-    FUZZ_FIELD(expand, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
-};
-
 static void fill_reduce(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_reduce_args *args = &a->reduce.known;
@@ -75,21 +55,36 @@ static void fill_reduce(struct fuzz_arguments *a, struct rng *rng)
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
 
-static const struct fuzz_mutation reduce_mutations[] = {
-    FUZZ_ENQUEUED(handle, weft_ep_reduce_args, reduce),
-    FUZZ_FIELD(reduce, dtype, WEFT_INT64, WEFT_FP64, INT32_MAX, INT32_MIN),
-    FUZZ_FIELD(reduce, out_dtype, WEFT_INT32, -1, INT32_MAX),
-    FUZZ_FIELD(reduce, hidden, 0, -1, INT64_MIN, INT64_MAX),
-    FUZZ_FIELD(reduce, capacity, -1, INT32_MIN),
-    FUZZ_FIELD(reduce, expanded_capacity, -1, INT32_MIN),
-    FUZZ_POINTERS("rows", reduce.known.rows, FUZZ_NULL),
-    FUZZ_POINTERS("choice_rows", reduce.known.choice_rows, FUZZ_NULL),
-    FUZZ_POINTERS("out", reduce.known.out, FUZZ_NULL),
-    FUZZ_PAIR("row_weights", reduce.known.row_weights, FUZZ_NULL),
-    FUZZ_PAIR("topk_weights", reduce.known.topk_weights, FUZZ_NULL),
-    FUZZ_FIELD(reduce, reserved, 1, -1),
-    FUZZ_FIELD(reduce, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
-};
-
-FUZZ_TARGET(ep_expand, fill_expand, (a->handle, a->config, a->stream), fuzz_wait, expand)
-FUZZ_TARGET(ep_reduce, fill_reduce, (a->handle, a->config, a->stream), fuzz_wait, reduce)
+FUZZ_TARGET(ep_expand, fill_expand, (a->handle, a->config, a->stream), fuzz_wait,
+            FUZZ_ENQUEUED(handle, weft_ep_expand_args, expand),
+            FUZZ_FIELD(expand, num_planes, -1, WEFT_MAX_PLANES + 1, INT32_MAX, INT32_MIN),
+            FUZZ_POINTERS("planes", expand.known.planes, FUZZ_NULL),
+            FUZZ_FIELD(expand, capacity, -1, INT32_MIN),
+            FUZZ_FIELD(expand, expanded_capacity, -1, INT32_MIN),
+            FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes", planes[0].row_bytes, 0, -1,
+                         (int64_t)1 << 31, INT64_MIN),
+            FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
+            FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "planes[0]", planes[0].quantisation.dtype, WEFT_INT8, -1,
+                         INT32_MAX),
+            FUZZ_NUMBERS(FUZZ_INT32, "planes[0]", planes[0].quantisation.group_elements, 1, -1),
+            FUZZ_FIELD(expand, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MIN),
+            FUZZ_POINTERS("choice_rows", expand.known.choice_rows, FUZZ_NULL),
+            FUZZ_PAIR("recv_topk_weights", expand.known.recv_topk_weights, FUZZ_NULL),
+            FUZZ_PAIR("row_weights", expand.known.row_weights, FUZZ_NULL),
+            FUZZ_FIELD(expand, gaps, -1, 2, INT32_MAX),
+            FUZZ_FIELD(expand, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN))
+FUZZ_TARGET(ep_reduce, fill_reduce, (a->handle, a->config, a->stream), fuzz_wait,
+            FUZZ_ENQUEUED(handle, weft_ep_reduce_args, reduce),
+            FUZZ_FIELD(reduce, dtype, WEFT_INT64, WEFT_FP64, INT32_MAX, INT32_MIN),
+            FUZZ_FIELD(reduce, out_dtype, WEFT_INT32, -1, INT32_MAX),
+            FUZZ_FIELD(reduce, hidden, 0, -1, INT64_MIN, INT64_MAX),
+            FUZZ_FIELD(reduce, capacity, -1, INT32_MIN),
+            FUZZ_FIELD(reduce, expanded_capacity, -1, INT32_MIN),
+            FUZZ_POINTERS("rows", reduce.known.rows, FUZZ_NULL),
+            FUZZ_POINTERS("choice_rows", reduce.known.choice_rows, FUZZ_NULL),
+            FUZZ_POINTERS("out", reduce.known.out, FUZZ_NULL),
+            FUZZ_PAIR("row_weights", reduce.known.row_weights, FUZZ_NULL),
+            FUZZ_PAIR("topk_weights", reduce.known.topk_weights, FUZZ_NULL),
+            FUZZ_FIELD(reduce, reserved, 1, -1),
+            FUZZ_FIELD(reduce, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN))

@@ -39,14 +39,6 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 
 FUZZ_CALL(undo_create, weft_comm_destroy(a->created))
 
-static const struct fuzz_mutation create_mutations[] = {
-    FUZZ_POINTERS("id", ptr, FUZZ_NULL, FUZZ_OUTSIDE),
-    FUZZ_POINTERS("comm", out, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "rank", ranks[0], -1, INT32_MAX, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ranks[1], -1, 0, 65537, INT32_MAX),
-    CONFIG_MUTATIONS,
-};
-
 /* The color may be any that is not negative, the key any at all. */
 static void fill_split(struct fuzz_arguments *a, struct rng *rng)
 {
@@ -55,22 +47,6 @@ static void fill_split(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[0] = rng_below(rng, 2) == 0 ? INT32_MAX : (int32_t)rng_below(rng, 3);
     a->ranks[1] = rng_below(rng, 2) == 0 ? INT32_MIN : INT32_MAX;
 }
-
-static const struct fuzz_mutation split_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("child", out, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "color", ranks[0], -2, INT32_MIN),
-    CONFIG_MUTATIONS,
-};
-
-static const struct fuzz_mutation split_strided_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("child", out, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "first", ranks[0], -1, 1, INT32_MAX, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "stride", ranks[1], 0, -1, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ranks[2], 0, 2, -1, INT32_MAX),
-    CONFIG_MUTATIONS,
-};
 
 static void fill_id(struct fuzz_arguments *a, struct rng *rng)
 {
@@ -83,15 +59,6 @@ static void fill_id(struct fuzz_arguments *a, struct rng *rng)
     a->out = a->result_memory + sizeof a->result_memory - sizeof(weft_unique_id);
 }
 
-static const struct fuzz_mutation id_mutations[] = {
-    FUZZ_POINTERS("address", ptr, FUZZ_NULL),
-    FUZZ_POINTERS("id", out, FUZZ_NULL),
-    FUZZ_POINTERS("secret", config, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "port", ranks[0], 0, -1, 65536, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT64, "secret", secret, 0, -1, 'g'),
-    FUZZ_NUMBERS(FUZZ_INT64, "address", result_memory, 0),
-};
-
 /* ---------------------------------------------------------------- memory */
 
 static weft_result undo_alloc(struct fuzz_arguments *a)
@@ -100,30 +67,12 @@ static weft_result undo_alloc(struct fuzz_arguments *a)
     return weft_memory_free(a->own_comm, a->created);
 }
 
-static const struct fuzz_mutation alloc_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("ptr", out, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
-};
-
-static const struct fuzz_mutation free_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
-};
-
 static void fill_copy(struct fuzz_arguments *a, struct rng *rng)
 {
     a->ptr = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory;
     a->out = a->arena_memory + DST_OFFSET;
     a->bytes = 1 + rng_below(rng, sizeof a->outside);
 }
-
-static const struct fuzz_mutation copy_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("dst", out, FUZZ_NULL),
-    FUZZ_POINTERS("src", ptr, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT64, "dst|src", bytes, -1, INT64_MAX, INT64_MIN),
-};
 
 /* ---------------------------------------------------------------- queries */
 
@@ -133,13 +82,6 @@ static void fill_team(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[0] = (int32_t)rng_below(rng, WEFT_TEAM_RAIL + 1);
 }
 
-static const struct fuzz_mutation team_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("info", out, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "team", ranks[0], -1, WEFT_TEAM_RAIL + 1, INT32_MAX, INT32_MIN),
-    FUZZ_OUTPUT_SIZES,
-};
-
 static void fill_machine(struct fuzz_arguments *a, struct rng *rng)
 {
     fuzz_fill_output(a, rng);
@@ -147,34 +89,11 @@ static void fill_machine(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[1] = 0;
 }
 
-static const struct fuzz_mutation machine_mutations[] = {
-    FUZZ_POINTERS("info", out, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "machine", ranks[0], -1, WEFT_MACHINE_CUDA + 1, INT32_MAX, INT32_MIN),
-    FUZZ_OUTPUT_SIZES,
-};
-
-static const struct fuzz_mutation device_mutations[] = {
-    FUZZ_POINTERS("info", out, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "machine", ranks[0], -1, WEFT_MACHINE_CUDA + 1, INT32_MAX, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "device_idx", ranks[1], -1, 1, INT32_MAX, INT32_MIN),
-    FUZZ_OUTPUT_SIZES,
-};
-
 /* ---------------------------------------------------------------- streams and events */
 
 FUZZ_CALL(undo_stream_create, weft_stream_destroy(a->created))
 
-static const struct fuzz_mutation stream_create_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("stream", out, FUZZ_NULL),
-};
-
 FUZZ_CALL(undo_event_create, weft_event_destroy(a->created))
-
-static const struct fuzz_mutation event_create_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("event", out, FUZZ_NULL),
-};
 
 /* An event of its own, whose record has been passed. */
 static void fill_elapsed(struct fuzz_arguments *a, struct rng *rng)
@@ -186,27 +105,57 @@ static void fill_elapsed(struct fuzz_arguments *a, struct rng *rng)
     (void)weft_stream_synchronize(a->own_stream);
 }
 
-static const struct fuzz_mutation elapsed_mutations[] = {
-    FUZZ_OBJECT("start", event),
-    FUZZ_POINTERS("end", ptr, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE),
-    FUZZ_POINTERS("elapsed_us", out, FUZZ_NULL),
-};
-
 FUZZ_TARGET(comm_create, fill_create, (a->ptr, a->ranks[0], a->ranks[1], a->config, a->out),
-            undo_create, create)
+            undo_create, FUZZ_POINTERS("id", ptr, FUZZ_NULL, FUZZ_OUTSIDE),
+            FUZZ_POINTERS("comm", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "rank", ranks[0], -1, INT32_MAX, INT32_MIN),
+            FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ranks[1], -1, 0, 65537, INT32_MAX),
+            CONFIG_MUTATIONS)
 FUZZ_TARGET(comm_split, fill_split, (a->comm, a->ranks[0], a->ranks[1], a->config, a->out),
-            undo_create, split)
+            undo_create, FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("child", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "color", ranks[0], -2, INT32_MIN), CONFIG_MUTATIONS)
 FUZZ_TARGET(comm_split_strided, fill_config,
             (a->comm, a->ranks[0], a->ranks[1], a->ranks[2], a->config, a->out), undo_create,
-            split_strided)
-FUZZ_TARGET(unique_id_at, fill_id, (a->ptr, a->ranks[0], a->config, a->out), NULL, id)
-FUZZ_TARGET(memory_alloc, NULL, (a->comm, a->bytes, a->out), undo_alloc, alloc)
-FUZZ_TARGET(memory_free, NULL, (a->comm, a->ptr), NULL, free)
-FUZZ_TARGET(memory_copy, fill_copy, (a->comm, a->out, a->ptr, a->bytes), NULL, copy)
-FUZZ_TARGET(team_query, fill_team, (a->comm, (weft_team)a->ranks[0], a->out), NULL, team)
-FUZZ_TARGET(machine_query, fill_machine, ((weft_machine)a->ranks[0], a->out), NULL, machine)
+            FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("child", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "first", ranks[0], -1, 1, INT32_MAX, INT32_MIN),
+            FUZZ_NUMBERS(FUZZ_INT32, "stride", ranks[1], 0, -1, INT32_MIN),
+            FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ranks[2], 0, 2, -1, INT32_MAX), CONFIG_MUTATIONS)
+FUZZ_TARGET(unique_id_at, fill_id, (a->ptr, a->ranks[0], a->config, a->out), NULL,
+            FUZZ_POINTERS("address", ptr, FUZZ_NULL), FUZZ_POINTERS("id", out, FUZZ_NULL),
+            FUZZ_POINTERS("secret", config, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "port", ranks[0], 0, -1, 65536, INT32_MIN),
+            FUZZ_NUMBERS(FUZZ_INT64, "secret", secret, 0, -1, 'g'),
+            FUZZ_NUMBERS(FUZZ_INT64, "address", result_memory, 0))
+FUZZ_TARGET(memory_alloc, NULL, (a->comm, a->bytes, a->out), undo_alloc, FUZZ_OBJECT("comm", comm),
+            FUZZ_POINTERS("ptr", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256))
+FUZZ_TARGET(memory_free, NULL, (a->comm, a->ptr), NULL, FUZZ_OBJECT("comm", comm),
+            FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE))
+FUZZ_TARGET(memory_copy, fill_copy, (a->comm, a->out, a->ptr, a->bytes), NULL,
+            FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("dst", out, FUZZ_NULL),
+            FUZZ_POINTERS("src", ptr, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT64, "dst|src", bytes, -1, INT64_MAX, INT64_MIN))
+FUZZ_TARGET(team_query, fill_team, (a->comm, (weft_team)a->ranks[0], a->out), NULL,
+            FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("info", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "team", ranks[0], -1, WEFT_TEAM_RAIL + 1, INT32_MAX,
+                         INT32_MIN),
+            FUZZ_OUTPUT_SIZES)
+FUZZ_TARGET(machine_query, fill_machine, ((weft_machine)a->ranks[0], a->out), NULL,
+            FUZZ_POINTERS("info", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "machine", ranks[0], -1, WEFT_MACHINE_CUDA + 1, INT32_MAX,
+                         INT32_MIN),
+            FUZZ_OUTPUT_SIZES)
 FUZZ_TARGET(device_query, fill_machine, ((weft_machine)a->ranks[0], a->ranks[1], a->out), NULL,
-            device)
-FUZZ_TARGET(stream_create, NULL, (a->comm, a->out), undo_stream_create, stream_create)
-FUZZ_TARGET(event_create, NULL, (a->comm, a->out), undo_event_create, event_create)
-FUZZ_TARGET(event_elapsed_us, fill_elapsed, (a->event, a->ptr, a->out), NULL, elapsed)
+            FUZZ_POINTERS("info", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "machine", ranks[0], -1, WEFT_MACHINE_CUDA + 1, INT32_MAX,
+                         INT32_MIN),
+            FUZZ_NUMBERS(FUZZ_INT32, "device_idx", ranks[1], -1, 1, INT32_MAX, INT32_MIN),
+            FUZZ_OUTPUT_SIZES)
+FUZZ_TARGET(stream_create, NULL, (a->comm, a->out), undo_stream_create, FUZZ_OBJECT("comm", comm),
+            FUZZ_POINTERS("stream", out, FUZZ_NULL))
+FUZZ_TARGET(event_create, NULL, (a->comm, a->out), undo_event_create, FUZZ_OBJECT("comm", comm),
+            FUZZ_POINTERS("event", out, FUZZ_NULL))
+FUZZ_TARGET(event_elapsed_us, fill_elapsed, (a->event, a->ptr, a->out), NULL,
+            FUZZ_OBJECT("start", event),
+            FUZZ_POINTERS("end", ptr, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE),
+            FUZZ_POINTERS("elapsed_us", out, FUZZ_NULL))

@@ -73,22 +73,6 @@ FUZZ_CALL(undo_create, weft_ll_destroy(a->created))
         FUZZ_FIELD(ll_config, num_blocks, -1, INT32_MAX),                                          \
         FUZZ_FIELD(ll_config, num_warps, -1, 33, INT32_MAX)
 
-static const struct fuzz_mutation create_mutations[] = {
-    FUZZ_OBJECT("ep", ep), CONFIG_MUTATIONS(FUZZ_TOPK), FUZZ_POINTERS("ll", out, FUZZ_NULL)};
-static const struct fuzz_mutation sizes_mutations[] = {
-    FUZZ_OBJECT("ep", ep), CONFIG_MUTATIONS(FUZZ_TOPK), FUZZ_POINTERS("sizes", out, FUZZ_NULL),
-    FUZZ_OUTPUT_SIZES};
-static const struct fuzz_mutation plan_mutations[] = {
-    FUZZ_OBJECT("comm", comm),
-    FUZZ_POINTERS("job", job, FUZZ_NULL),
-    FUZZ_SIZES(weft_ll_job, ll_job),
-    FUZZ_FIELD(ll_job, num_ranks, 0, -1, 65537, INT32_MAX),
-    FUZZ_FIELD(ll_job, num_nodes, -1, 101, INT32_MAX),
-    FUZZ_FIELD(ll_config, num_experts, 0, -1, INT64_MAX),
-    CONFIG_MUTATIONS(WEFT_MAX_TOPK),
-    FUZZ_POINTERS("sizes", out, FUZZ_NULL),
-    FUZZ_OUTPUT_SIZES};
-
 /* ---------------------------------------------------------------- dispatch */
 
 static void fill_send(struct fuzz_arguments *a, struct rng *rng)
@@ -127,28 +111,6 @@ static weft_result undo_dispatch(struct fuzz_arguments *a)
     return result == WEFT_OK ? fuzz_wait(a) : result;
 }
 
-static const struct fuzz_mutation dispatch_mutations[] = {
-    FUZZ_ENQUEUED(ll, weft_ll_dispatch_args, ll_dispatch),
-    FUZZ_FIELD(ll_dispatch, phases, -1, 3, INT32_MAX),
-    /* Which does not use what is there. */
-    FUZZ_NUMBERS(FUZZ_INT32, "is not NULL|num_tokens", ll_dispatch.known.phases, WEFT_LL_RECEIVE),
-    FUZZ_FIELD(ll_dispatch, num_tokens, -1, FUZZ_MAX_TOKENS + 1, INT32_MAX, INT32_MIN),
-    FUZZ_POINTERS("x", ll_dispatch.known.x, FUZZ_NULL),
-    FUZZ_POINTERS("topk_idx", ll_dispatch.known.topk_idx, FUZZ_NULL),
-    FUZZ_FIELD(ll_dispatch, index_type, -1, WEFT_DTYPE_NONE, WEFT_FP32, INT32_MAX),
-    FUZZ_POINTERS("rows", ll_dispatch.known.rows, FUZZ_NULL, FUZZ_OUTSIDE),
-    FUZZ_POINTERS("scales", ll_dispatch.known.scales, FUZZ_OUTSIDE),
-    FUZZ_FIELD(ll_dispatch, scale_column_bytes, 4, 1024, -1),
-    FUZZ_FIELD(ll_dispatch, call, 2, -1),
-    FUZZ_FIELD(ll_dispatch, expert_capacity, -1, INT32_MAX),
-    FUZZ_POINTERS("num_rows_per_expert", ll_dispatch.known.num_rows_per_expert, FUZZ_OUTSIDE),
-    FUZZ_POINTERS("src_tokens", ll_dispatch.known.src_tokens, FUZZ_OUTSIDE),
-    FUZZ_POINTERS("row_ranges", ll_dispatch.known.row_ranges, FUZZ_OUTSIDE),
-    FUZZ_POINTERS("total_rows_per_expert", ll_dispatch.known.total_rows_per_expert, FUZZ_OUTSIDE),
-    FUZZ_POINTERS("num_rows_per_rank", ll_dispatch.known.num_rows_per_rank, FUZZ_OUTSIDE),
-    FUZZ_POINTERS("waited_ns", ll_dispatch.known.waited_ns, FUZZ_OUTSIDE),
-};
-
 /* ---------------------------------------------------------------- combine, release, slots */
 
 /* The result stays for the next call. */
@@ -163,18 +125,6 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     args->out = a->result_memory;
     args->topk_weights = coin(rng) ? a->topk_weights : NULL;
 }
-
-static const struct fuzz_mutation combine_mutations[] = {
-    FUZZ_ENQUEUED(ll, weft_ll_combine_args, ll_combine),
-    FUZZ_FIELD(ll_combine, phases, -1, 3, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "keep", ll_combine.known.phases, WEFT_LL_RECEIVE),
-    FUZZ_FIELD(ll_combine, keep, -1, 2, INT32_MAX, INT32_MIN),
-    FUZZ_POINTERS("x", ll_combine.known.x, FUZZ_NULL),
-    FUZZ_FIELD(ll_combine, x_stride_bytes, 1, 31, -4, INT64_MIN),
-    FUZZ_POINTERS("out", ll_combine.known.out, FUZZ_NULL),
-    FUZZ_FIELD(ll_combine, signal_value, 1, -1),
-    FUZZ_FIELD(ll_combine, rows_per_signal, 1, -1),
-};
 
 /* With a result to end. */
 static void fill_release(struct fuzz_arguments *a, struct rng *rng)
@@ -198,16 +148,6 @@ static void fill_slots(struct fuzz_arguments *a, struct rng *rng)
     fuzz_fill_output(a, rng);
 }
 
-static const struct fuzz_mutation release_mutations[] = {
-    FUZZ_OBJECT("ll", ll),
-    FUZZ_OBJECT("stream", stream),
-};
-static const struct fuzz_mutation slots_mutations[] = {
-    FUZZ_OBJECT("ll", ll),
-    FUZZ_POINTERS("slots", out, FUZZ_NULL),
-    FUZZ_OUTPUT_SIZES,
-};
-
 /* ---------------------------------------------------------------- the objects that stay */
 
 int fuzz_set_up_ll(struct fuzz_arguments *a)
@@ -230,10 +170,47 @@ int fuzz_set_up_ll(struct fuzz_arguments *a)
     return 0;
 }
 
-FUZZ_TARGET(ll_create, fill_config, (a->ep, a->config, a->out), undo_create, create)
-FUZZ_TARGET(ll_query_sizes, fill_config_to_query, (a->ep, a->config, a->out), NULL, sizes)
-FUZZ_TARGET(ll_plan_sizes, fill_job, (a->comm, a->job, a->config, a->out), NULL, plan)
-FUZZ_TARGET(ll_dispatch, fill_dispatch, (a->ll, a->config, a->stream), undo_dispatch, dispatch)
-FUZZ_TARGET(ll_combine, fill_combine, (a->ll, a->config, a->stream), fuzz_wait, combine)
-FUZZ_TARGET_BY(ll_release, ll_release, fill_release, call_release, NULL, release)
-FUZZ_TARGET(ll_query_slots, fill_slots, (a->ll, a->out), NULL, slots)
+FUZZ_TARGET(ll_create, fill_config, (a->ep, a->config, a->out), undo_create, FUZZ_OBJECT("ep", ep),
+            CONFIG_MUTATIONS(FUZZ_TOPK), FUZZ_POINTERS("ll", out, FUZZ_NULL))
+FUZZ_TARGET(ll_query_sizes, fill_config_to_query, (a->ep, a->config, a->out), NULL,
+            FUZZ_OBJECT("ep", ep), CONFIG_MUTATIONS(FUZZ_TOPK),
+            FUZZ_POINTERS("sizes", out, FUZZ_NULL), FUZZ_OUTPUT_SIZES)
+FUZZ_TARGET(ll_plan_sizes, fill_job, (a->comm, a->job, a->config, a->out), NULL,
+            FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("job", job, FUZZ_NULL),
+            FUZZ_SIZES(weft_ll_job, ll_job), FUZZ_FIELD(ll_job, num_ranks, 0, -1, 65537, INT32_MAX),
+            FUZZ_FIELD(ll_job, num_nodes, -1, 101, INT32_MAX),
+            FUZZ_FIELD(ll_config, num_experts, 0, -1, INT64_MAX), CONFIG_MUTATIONS(WEFT_MAX_TOPK),
+            FUZZ_POINTERS("sizes", out, FUZZ_NULL), FUZZ_OUTPUT_SIZES)
+FUZZ_TARGET(
+    ll_dispatch, fill_dispatch, (a->ll, a->config, a->stream), undo_dispatch,
+    FUZZ_ENQUEUED(ll, weft_ll_dispatch_args, ll_dispatch),
+    FUZZ_FIELD(ll_dispatch, phases, -1, 3, INT32_MAX), /* Which does not use what is there. */
+    FUZZ_NUMBERS(FUZZ_INT32, "is not NULL|num_tokens", ll_dispatch.known.phases, WEFT_LL_RECEIVE),
+    FUZZ_FIELD(ll_dispatch, num_tokens, -1, FUZZ_MAX_TOKENS + 1, INT32_MAX, INT32_MIN),
+    FUZZ_POINTERS("x", ll_dispatch.known.x, FUZZ_NULL),
+    FUZZ_POINTERS("topk_idx", ll_dispatch.known.topk_idx, FUZZ_NULL),
+    FUZZ_FIELD(ll_dispatch, index_type, -1, WEFT_DTYPE_NONE, WEFT_FP32, INT32_MAX),
+    FUZZ_POINTERS("rows", ll_dispatch.known.rows, FUZZ_NULL, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("scales", ll_dispatch.known.scales, FUZZ_OUTSIDE),
+    FUZZ_FIELD(ll_dispatch, scale_column_bytes, 4, 1024, -1), FUZZ_FIELD(ll_dispatch, call, 2, -1),
+    FUZZ_FIELD(ll_dispatch, expert_capacity, -1, INT32_MAX),
+    FUZZ_POINTERS("num_rows_per_expert", ll_dispatch.known.num_rows_per_expert, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("src_tokens", ll_dispatch.known.src_tokens, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("row_ranges", ll_dispatch.known.row_ranges, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("total_rows_per_expert", ll_dispatch.known.total_rows_per_expert, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("num_rows_per_rank", ll_dispatch.known.num_rows_per_rank, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("waited_ns", ll_dispatch.known.waited_ns, FUZZ_OUTSIDE))
+FUZZ_TARGET(ll_combine, fill_combine, (a->ll, a->config, a->stream), fuzz_wait,
+            FUZZ_ENQUEUED(ll, weft_ll_combine_args, ll_combine),
+            FUZZ_FIELD(ll_combine, phases, -1, 3, INT32_MAX),
+            FUZZ_NUMBERS(FUZZ_INT32, "keep", ll_combine.known.phases, WEFT_LL_RECEIVE),
+            FUZZ_FIELD(ll_combine, keep, -1, 2, INT32_MAX, INT32_MIN),
+            FUZZ_POINTERS("x", ll_combine.known.x, FUZZ_NULL),
+            FUZZ_FIELD(ll_combine, x_stride_bytes, 1, 31, -4, INT64_MIN),
+            FUZZ_POINTERS("out", ll_combine.known.out, FUZZ_NULL),
+            FUZZ_FIELD(ll_combine, signal_value, 1, -1),
+            FUZZ_FIELD(ll_combine, rows_per_signal, 1, -1))
+FUZZ_TARGET_BY(ll_release, ll_release, fill_release, call_release, NULL, FUZZ_OBJECT("ll", ll),
+               FUZZ_OBJECT("stream", stream))
+FUZZ_TARGET(ll_query_slots, fill_slots, (a->ll, a->out), NULL, FUZZ_OBJECT("ll", ll),
+            FUZZ_POINTERS("slots", out, FUZZ_NULL), FUZZ_OUTPUT_SIZES)

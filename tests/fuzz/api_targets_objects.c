@@ -10,9 +10,8 @@ static void do_nothing(void *argument)
 
 /* The call, its object, that which stays, and the arguments. */
 #define REFUSES(name, member, own, arguments)                                                      \
-    static const struct fuzz_mutation name##_mutations[] = {FUZZ_OBJECT(#member, member)};         \
     FUZZ_CALL(call_##name, a->member == (own) ? WEFT_OK : weft_##name arguments)                   \
-    FUZZ_TARGET_BY(name, name, NULL, call_##name, NULL, name)
+    FUZZ_TARGET_BY(name, name, NULL, call_##name, NULL, FUZZ_OBJECT(#member, member))
 REFUSES(comm_destroy, comm, a->own_comm, (a->comm))
 REFUSES(comm_abort, comm, a->own_comm, (a->comm))
 REFUSES(comm_status, comm, a->own_comm, (a->comm, a->ranks))

@@ -65,8 +65,6 @@ static void fill_wait_until(struct fuzz_arguments *a, struct rng *rng)
 
 static const struct fuzz_mutation bytes_mutations[] = {
     COMM_AND_STREAM, ARGS, BYTES, UNUSED(word), UNUSED(before), FUZZ_FIELD(rma, value, 1, -1)};
-static const struct fuzz_mutation put_signal_mutations[] = {COMM_AND_STREAM, ARGS, BYTES,
-                                                            POINTER(word), UNUSED(before)};
 static const struct fuzz_mutation word_mutations[] = {COMM_AND_STREAM,
                                                       ARGS,
                                                       POINTER(word),
@@ -74,16 +72,16 @@ static const struct fuzz_mutation word_mutations[] = {COMM_AND_STREAM,
                                                       UNUSED(dst),
                                                       UNUSED(src),
                                                       FUZZ_FIELD(rma, bytes, 1, -1)};
-static const struct fuzz_mutation fetch_add_mutations[] = {
-    COMM_AND_STREAM, ARGS, POINTER(word), POINTER(before), UNUSED(dst), UNUSED(src)};
 static const struct fuzz_mutation fence_mutations[] = {COMM_AND_STREAM};
 
-FUZZ_TARGET(rma_put, fill_bytes, (a->comm, a->config, a->stream), fuzz_wait, bytes)
-FUZZ_TARGET(rma_get, fill_bytes, (a->comm, a->config, a->stream), fuzz_wait, bytes)
-FUZZ_TARGET(rma_put_signal, fill_put_signal, (a->comm, a->config, a->stream), fuzz_wait, put_signal)
-FUZZ_TARGET(rma_signal, fill_word, (a->comm, a->config, a->stream), fuzz_wait, word)
-FUZZ_TARGET(rma_add, fill_word, (a->comm, a->config, a->stream), fuzz_wait, word)
-FUZZ_TARGET(rma_fetch_add, fill_fetch_add, (a->comm, a->config, a->stream), fuzz_wait, fetch_add)
-FUZZ_TARGET(rma_wait_until, fill_wait_until, (a->comm, a->config, a->stream), fuzz_wait, word)
-FUZZ_TARGET(rma_fence, fill_word, (a->comm, a->stream), fuzz_wait, fence)
-FUZZ_TARGET(rma_quiet, fill_word, (a->comm, a->stream), fuzz_wait, fence)
+FUZZ_TARGET_AS(rma_put, fill_bytes, (a->comm, a->config, a->stream), fuzz_wait, bytes)
+FUZZ_TARGET_AS(rma_get, fill_bytes, (a->comm, a->config, a->stream), fuzz_wait, bytes)
+FUZZ_TARGET(rma_put_signal, fill_put_signal, (a->comm, a->config, a->stream), fuzz_wait,
+            COMM_AND_STREAM, ARGS, BYTES, POINTER(word), UNUSED(before))
+FUZZ_TARGET_AS(rma_signal, fill_word, (a->comm, a->config, a->stream), fuzz_wait, word)
+FUZZ_TARGET_AS(rma_add, fill_word, (a->comm, a->config, a->stream), fuzz_wait, word)
+FUZZ_TARGET(rma_fetch_add, fill_fetch_add, (a->comm, a->config, a->stream), fuzz_wait,
+            COMM_AND_STREAM, ARGS, POINTER(word), POINTER(before), UNUSED(dst), UNUSED(src))
+FUZZ_TARGET_AS(rma_wait_until, fill_wait_until, (a->comm, a->config, a->stream), fuzz_wait, word)
+FUZZ_TARGET_AS(rma_fence, fill_word, (a->comm, a->stream), fuzz_wait, fence)
+FUZZ_TARGET_AS(rma_quiet, fill_word, (a->comm, a->stream), fuzz_wait, fence)

@@ -70,7 +70,7 @@ static const struct fuzz_mutation log_mutations[] = {
                  WEFT_SCALE_UE8M0),
 };
 
-FUZZ_TARGET_BY(rows_quantise, rows_quantise, fill_log_rows, call_quantise, fuzz_wait, log)
-FUZZ_TARGET_BY(rows_dequantise, rows_dequantise, fill_log_rows, call_dequantise, fuzz_wait, log)
-FUZZ_TARGET_BY(rows_quantise_2, rows_quantise, fill_rows, call_quantise, fuzz_wait, rows)
-FUZZ_TARGET_BY(rows_dequantise_2, rows_dequantise, fill_rows, call_dequantise, fuzz_wait, rows)
+FUZZ_TARGET_LIKE(rows_quantise, rows_quantise, fill_log_rows, call_quantise, fuzz_wait, log)
+FUZZ_TARGET_LIKE(rows_dequantise, rows_dequantise, fill_log_rows, call_dequantise, fuzz_wait, log)
+FUZZ_TARGET_LIKE(rows_quantise_2, rows_quantise, fill_rows, call_quantise, fuzz_wait, rows)
+FUZZ_TARGET_LIKE(rows_dequantise_2, rows_dequantise, fill_rows, call_dequantise, fuzz_wait, rows)

@@ -15,6 +15,23 @@
 
 /* Before the body of a test. A program's tests run in the order in which they are defined. */
 #define TEST(name) TEST_AS(name, cmocka_unit_test(name))
+/* A test that is one call: a row of a table of tests. */
+#define TEST_CALL(name, ...)                                                                       \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        __VA_ARGS__;                                                                               \
+    }
+/* With an object of this type between open(object) and close(object). */
+#define TEST_WITH(name, type, object, open, close)                                                 \
+    static void name##_with(type *object);                                                         \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        type one;                                                                                  \
+        open(&one);                                                                                \
+        name##_with(&one);                                                                         \
+        close(&one);                                                                               \
+    }                                                                                              \
+    static void name##_with(type *object)
 /* The same, run once for each of the CMUnitTests that follow: with a fixture, or in several
  * ways. */
 #define TEST_AS(name, ...)                                                                         \

@@ -39,10 +39,9 @@ UNDO(destroy_arena, weft_arena_destroy(scene->made.arena))
 
 static weft_result create_coll(struct host_scene *scene)
 {
-    weft_coll_config config = WEFT_INIT(weft_coll_config);
-    config.staging_bytes = 4096;
-    config.packet_bytes = 1024;
-    return weft_coll_create(scene->comm, &config, &scene->made.coll);
+    return weft_coll_create(
+        scene->comm, WEFT_ARGS(weft_coll_config, .staging_bytes = 4096, .packet_bytes = 1024),
+        &scene->made.coll);
 }
 
 UNDO(destroy_coll, weft_coll_destroy(scene->made.coll))
@@ -61,22 +60,18 @@ static weft_result destroy_capture(struct host_scene *scene)
 
 static weft_result create_ep(struct host_scene *scene)
 {
-    weft_ep_config config = WEFT_INIT(weft_ep_config);
-    config.num_experts = 8;
-    return weft_ep_create(scene->comm, &config, &scene->made.ep);
+    return weft_ep_create(scene->comm, WEFT_ARGS(weft_ep_config, .num_experts = 8),
+                          &scene->made.ep);
 }
 
 UNDO(destroy_ep, weft_ep_destroy(scene->made.ep))
 
 static weft_result create_ll(struct host_scene *scene)
 {
-    weft_ll_config config = WEFT_INIT(weft_ll_config);
-    config.hidden = 4;
-    config.max_tokens = 2;
-    config.num_topk = 1;
-    config.dtype = WEFT_FP32;
-    config.layout = WEFT_LL_BY_EXPERT;
-    return weft_ll_create(scene->ep, &config, &scene->made.ll);
+    return weft_ll_create(scene->ep,
+                          WEFT_ARGS(weft_ll_config, .hidden = 4, .max_tokens = 2, .num_topk = 1,
+                                    .dtype = WEFT_FP32, .layout = WEFT_LL_BY_EXPERT),
+                          &scene->made.ll);
 }
 
 UNDO(destroy_ll, weft_ll_destroy(scene->made.ll))

@@ -250,3 +250,10 @@ int ranks_run_in_both_modes(int32_t num_ranks, rank_function function)
         num_failed += ranks_run(modes[i], num_ranks, function, &modes[i]);
     return num_failed;
 }
+
+int ranks_run_host(int32_t num_ranks, rank_function function)
+{
+    const int num_failed = ranks_run(RANKS_THREADS, num_ranks, function, NULL);
+    return tests_on_cuda() ? num_failed
+                           : num_failed + ranks_run(RANKS_PROCESSES, num_ranks, function, NULL);
+}

@@ -56,6 +56,9 @@ int ranks_run_with(const struct ranks_options *options, rank_function function);
 
 /* In threads, then in processes; context->argument is the mode. */
 int ranks_run_in_both_modes(int32_t num_ranks, rank_function function);
+/* For what is the host's: in threads, and in processes, too, unless ranks are on GPUs, which take
+ * long to start. */
+int ranks_run_host(int32_t num_ranks, rank_function function);
 
 /* The argument is NULL or points to a type that is known here, whose size is taken. */
 #define ranks_run(mode, num_ranks, function, argument)                                             \
@@ -82,6 +85,23 @@ int ranks_run_in_both_modes(int32_t num_ranks, rank_function function);
         assert_int_equal(ranks_run_in_both_modes(num_ranks, name##_on_rank), 0);                   \
     }                                                                                              \
     static int name##_on_rank(struct ranks_context *context __attribute__((unused)))
+
+/* The same by ranks_run_host. */
+#define TEST_ON_HOST(name, num_ranks)                                                              \
+    static int name##_on_rank(struct ranks_context *context);                                      \
+    TEST_CALL(name, assert_int_equal(ranks_run_host(num_ranks, name##_on_rank), 0))                \
+    static int name##_on_rank(struct ranks_context *context)
+
+/* The body of a test on ranks gets an object of this type, between open(context, object) and
+ * close(object), which return 0, or 1 when a check has failed. */
+#define RANKS_WITH(test, name, type, object, open, close)                                          \
+    static int name##_with(struct ranks_context *context, type *object);                           \
+    test                                                                                           \
+    {                                                                                              \
+        type one;                                                                                  \
+        return open(context, &one) || name##_with(context, &one) || close(&one);                   \
+    }                                                                                              \
+    static int name##_with(struct ranks_context *context __attribute__((unused)), type *object)
 
 /* The communicator of all ranks of the run. */
 static inline weft_result ranks_comm_create(const struct ranks_context *context,

@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "layer.h"
 #include "weft.h"
 #include "workload/clock.h"
+#include "workload/ep_check.h"
 
 static int fail(const char *call)
 {
@@ -205,30 +205,56 @@ static int go_on_visiting(weft_comm *comm, const char *limit)
     return 1;
 }
 
+static int64_t num_errors(const struct ep_tally tallies[EP_NUM_OPS])
+{
+    int64_t sum = 0;
+    for (int op = 0; op < EP_NUM_OPS; op++)
+        sum += tallies[op].errors;
+    return sum;
+}
+
 /* Layers until one fails, or until `count` are done. A result that is wrong is worse than any
  * failure. */
 static int run_layers(weft_comm *comm, const char *count)
 {
-    enum { NUM_BEFORE_NEWS = 10 };
+    enum { NUM_BEFORE_NEWS = 10, HIDDEN = 1500, ROW_BYTES = 4 * HIDDEN };
+    const struct ep_layer_options options = {.program = "member",
+                                             .num_tokens = 48,
+                                             .num_topk = 3,
+                                             .num_experts = 3 * weft_comm_num_ranks(comm),
+                                             .hidden = HIDDEN,
+                                             .kind = WEFT_FP32,
+                                             .row_bytes = ROW_BYTES,
+                                             .num_planes = 1,
+                                             .plane_bytes = {ROW_BYTES},
+                                             .seed = 1,
+                                             .num_phases = 1,
+                                             .check = EP_CHECK_FULL};
     const int32_t num_layers = number(count);
-    struct layer *layer = layer_open(comm);
+    struct ep_tally tallies[EP_NUM_OPS] = {{0, 0}};
+    struct ep_routing routing;
+    struct ep_layer layer;
+    weft_stream *stream;
+    if (weft_stream_create(comm, &stream) != WEFT_OK ||
+        ep_layer_open_routing(&routing, &options, comm, EP_ROUTING_ALL) != WEFT_OK ||
+        ep_layer_open(&layer, comm, stream, &options, &routing) != WEFT_OK)
+        return fail("ep_layer_open");
     weft_result result = WEFT_OK;
-    int64_t num_wrong = 0;
-    if (layer == NULL)
-        return fail("layer_open");
-    for (int32_t i = 0; i < num_layers && result == WEFT_OK && num_wrong == 0; i++) {
+    for (int32_t i = 0; i < num_layers && result == WEFT_OK && num_errors(tallies) == 0; i++) {
         if (i == NUM_BEFORE_NEWS)
             printf("runs layers\n");
-        result = layer_run(layer, i, &num_wrong);
+        result = ep_check(&layer, tallies);
     }
-    if (num_wrong != 0)
-        printf("failed: %lld elements are wrong\n", (long long)num_wrong);
+    if (num_errors(tallies) != 0)
+        printf("failed: %lld rows are wrong\n", (long long)num_errors(tallies));
     else if (result != WEFT_OK)
         tell_failure(comm);
     else
         printf("ran %d layers\n", num_layers);
-    layer_close(layer);
-    return num_wrong != 0;
+    ep_layer_close(&layer);
+    ep_routing_close(&routing);
+    weft_stream_destroy(stream);
+    return num_errors(tallies) != 0;
 }
 
 struct duty {

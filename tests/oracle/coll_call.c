@@ -101,15 +101,14 @@ static void *at(const struct ep_array *array, uint64_t begin_bytes)
 static weft_result issue_all_to_all_v(const struct coll_call *call, weft_coll *coll,
                                       weft_stream *stream)
 {
-    weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
-    args.send = call->send.data;
-    args.recv = call->recv.data;
-    args.dtype = call->spec.dtype;
-    args.send_counts = (const int64_t *)call->send_rows.counts;
-    args.send_offsets = (const int64_t *)call->send_rows.offsets;
-    args.recv_counts = (const int64_t *)call->recv_rows.counts;
-    args.recv_offsets = (const int64_t *)call->recv_rows.offsets;
-    return weft_coll_all_to_all_v(coll, &args, stream);
+    return weft_coll_all_to_all_v(
+        coll,
+        WEFT_ARGS(weft_coll_all_to_all_v_args, .send = call->send.data, .recv = call->recv.data,
+                  .dtype = call->spec.dtype, .send_counts = (const int64_t *)call->send_rows.counts,
+                  .send_offsets = (const int64_t *)call->send_rows.offsets,
+                  .recv_counts = (const int64_t *)call->recv_rows.counts,
+                  .recv_offsets = (const int64_t *)call->recv_rows.offsets),
+        stream);
 }
 
 static weft_result issue_group(const struct coll_call *call, int32_t rank, weft_coll *coll,

@@ -162,10 +162,9 @@ int coll_rank_open(struct coll_rank *self, struct ranks_context *context)
 int coll_nodes_open(struct ranks_context *context, const struct coll_nodes *nodes,
                     int32_t num_ranks, weft_comm **comm)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *world;
-    config.num_nodes = nodes->num_nodes;
-    CHECK_OK(ranks_comm_create(context, &config, &world));
+    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = nodes->num_nodes),
+                               &world));
     const int32_t rank = context->rank;
     const int is_in_turn = nodes->order == COLL_NODES_IN_TURN;
     const int32_t key =

@@ -172,10 +172,9 @@ int ep_check_notify(struct ep_rank *self)
     return ep_checker_failed() || compare_device_counts(self, &device, counts);
 }
 
-int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, int32_t rank)
+int32_t ep_capacity_for(enum ep_capacity capacity, int32_t num_rows)
 {
-    const int32_t num_rows = world->received[rank].num_rows;
-    switch (capacity == EP_CAPACITY_BY_RANK ? (enum ep_capacity)(rank % 4) : capacity) {
+    switch (capacity) {
     case EP_CAPACITY_MORE:
         return num_rows + 3;
     case EP_CAPACITY_LESS:
@@ -185,6 +184,19 @@ int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, 
     default:
         return num_rows;
     }
+}
+
+int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, int32_t rank)
+{
+    return ep_capacity_for(capacity == EP_CAPACITY_BY_RANK ? (enum ep_capacity)(rank % 4)
+                                                           : capacity,
+                           world->received[rank].num_rows);
+}
+
+int32_t ep_num_delivered(const struct ep_rank *self, const struct ep_dispatch *dispatch)
+{
+    const int32_t num_rows = self->world->received[self->context->rank].num_rows;
+    return num_rows < dispatch->capacity ? num_rows : dispatch->capacity;
 }
 
 int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, int num)

@@ -32,6 +32,8 @@ enum ep_capacity {
     EP_NUM_CAPACITIES
 };
 
+/* The capacity for so many rows; by rank it is exact. */
+int32_t ep_capacity_for(enum ep_capacity capacity, int32_t num_rows);
 /* The capacity that `rank` gives. */
 int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, int32_t rank);
 
@@ -67,6 +69,8 @@ struct ep_dispatch {
     struct ep_array topk_idx, topk_weights, src_token;
 };
 
+/* Rows that come to this rank, and have room there. */
+int32_t ep_num_delivered(const struct ep_rank *self, const struct ep_dispatch *dispatch);
 /* Makes inputs and outputs and enqueues the operation. */
 int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shape,
                       struct ep_dispatch *dispatch);

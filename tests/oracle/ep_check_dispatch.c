@@ -169,12 +169,6 @@ int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shap
     return 0;
 }
 
-static int32_t num_delivered(const struct ep_rank *self, const struct ep_dispatch *dispatch)
-{
-    const int32_t num_rows = self->world->received[self->context->rank].num_rows;
-    return num_rows < dispatch->capacity ? num_rows : dispatch->capacity;
-}
-
 /* Row `row` of the output, as it should be: of which there are so many bytes. */
 static int compare_row(struct ep_rank *self, const struct ep_array *output, const char *expected,
                        uint64_t row_bytes, const char *name, int32_t row)
@@ -190,7 +184,7 @@ static int verify_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int3
     char *sent = tests_alloc(shape->row_bytes), *expected = tests_alloc(shape->row_bytes);
     char *scales = is_quantised(shape) ? tests_alloc(ep_plane_scales_bytes(shape)) : NULL;
     int failed = 0;
-    for (int32_t row = 0; row < num_delivered(self, dispatch) && !failed; row++) {
+    for (int32_t row = 0; row < ep_num_delivered(self, dispatch) && !failed; row++) {
         make_row(plane_key(self, &dispatch->shape, plane), shape,
                  ep_oracle_number(&self->world->problem, rows[row]), sent);
         receive_row(shape, sent, expected, scales);
@@ -213,7 +207,7 @@ static int verify_notes(struct ep_rank *self, struct ep_dispatch *dispatch)
     const struct ep_checker checker = ep_checker_of(self);
     const struct ep_row_notes notes = {self->world->spec.index_type, dispatch->topk_idx.host,
                                        dispatch->topk_weights.host, dispatch->src_token.host};
-    const int32_t num_rows = num_delivered(self, dispatch);
+    const int32_t num_rows = ep_num_delivered(self, dispatch);
     const uint64_t weight_bytes = 4 * (uint64_t)num_rows * (uint64_t)self->world->spec.num_topk;
     for (int32_t row = 0; row < num_rows; row++)
         ep_oracle_check_notes(&checker, &notes, row, rows[row]);

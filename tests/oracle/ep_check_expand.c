@@ -19,12 +19,6 @@ static uint64_t num_choices(const struct ep_rank *self, const struct ep_dispatch
     return (uint64_t)dispatch->capacity * (uint64_t)self->world->spec.num_topk;
 }
 
-static int32_t num_delivered(const struct ep_rank *self, const struct ep_dispatch *dispatch)
-{
-    const int32_t num_rows = self->world->received[self->context->rank].num_rows;
-    return num_rows < dispatch->capacity ? num_rows : dispatch->capacity;
-}
-
 static int64_t hidden_of(const struct ep_rank *self, const struct ep_dispatch *dispatch)
 {
     struct rng rng = rng_of(self, dispatch);
@@ -159,20 +153,6 @@ static int reduce_rows(struct ep_rank *self, const struct ep_dispatch *dispatch,
     return 0;
 }
 
-static int32_t capacity_of(const struct ep_dispatch *dispatch, int32_t num_rows)
-{
-    switch (dispatch->shape.expanded_capacity) {
-    case EP_CAPACITY_MORE:
-        return num_rows + 3;
-    case EP_CAPACITY_LESS:
-        return num_rows / 2;
-    case EP_CAPACITY_ZERO:
-        return 0;
-    default:
-        return num_rows;
-    }
-}
-
 int ep_expand_issue(struct ep_rank *self, const struct ep_dispatch *dispatch,
                     struct ep_expand *expand)
 {
@@ -183,9 +163,9 @@ int ep_expand_issue(struct ep_rank *self, const struct ep_dispatch *dispatch,
     if (dispatch->shape.topk == EP_TOPK_NONE)
         return 0;
     expand->expected = tests_alloc(sizeof *expand->expected * (size_t)(expand->num_expected + 1));
-    ep_oracle_expand(problem, rank, &self->world->received[rank], num_delivered(self, dispatch),
+    ep_oracle_expand(problem, rank, &self->world->received[rank], ep_num_delivered(self, dispatch),
                      expand->expected);
-    expand->capacity = capacity_of(dispatch, expand->num_expected);
+    expand->capacity = ep_capacity_for(dispatch->shape.expanded_capacity, expand->num_expected);
     expand->gaps = (weft_ep_gaps)rng_below(&rng, 2);
     expand->dtype = (weft_dtype)(WEFT_BF16 + rng_below(&rng, 3));
     expand->out_dtype = rng_below(&rng, 2) == 0 ? expand->dtype : WEFT_FP32;
@@ -289,7 +269,8 @@ static int verify_sum(struct ep_rank *self, const struct ep_dispatch *dispatch,
 static int verify_sums(struct ep_rank *self, const struct ep_dispatch *dispatch,
                        const struct ep_expand *expand)
 {
-    const int32_t num_topk = self->world->spec.num_topk, num_rows = num_delivered(self, dispatch);
+    const int32_t num_topk = self->world->spec.num_topk,
+                  num_rows = ep_num_delivered(self, dispatch);
     int32_t *choices = rows_of_choices(self, dispatch, expand);
     int failed = ep_compare(self, expand->choice_rows.host, choices,
                             4 * (uint64_t)num_rows * (uint64_t)num_topk, "choice_rows", 0);

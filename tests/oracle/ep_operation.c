@@ -42,22 +42,21 @@ static weft_result issue_dispatch(struct ep_rank *self, const struct ep_buffers 
                               .src = buffers->own.data,
                               .dst = buffers->recv,
                               .row_bytes = (uint64_t)buffers->hidden * sizeof(float)};
-    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
-    args.num_planes = 1;
-    args.planes = &plane;
-    args.capacity = self->world->received[self->context->rank].num_rows;
-    return weft_ep_dispatch(self->handle, &args, self->stream);
+    return weft_ep_dispatch(
+        self->handle,
+        WEFT_ARGS(weft_ep_dispatch_args, .num_planes = 1, .planes = &plane,
+                  .capacity = self->world->received[self->context->rank].num_rows),
+        self->stream);
 }
 
 static weft_result issue_combine(struct ep_rank *self, const struct ep_buffers *buffers)
 {
-    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
-    args.dtype = WEFT_FP32;
-    args.hidden = buffers->hidden;
-    args.capacity = self->world->received[self->context->rank].num_rows;
-    args.x = buffers->recv;
-    args.out = buffers->own.data;
-    return weft_ep_combine(self->handle, &args, self->stream);
+    return weft_ep_combine(
+        self->handle,
+        WEFT_ARGS(weft_ep_combine_args, .dtype = WEFT_FP32, .hidden = buffers->hidden,
+                  .capacity = self->world->received[self->context->rank].num_rows,
+                  .x = buffers->recv, .out = buffers->own.data),
+        self->stream);
 }
 
 weft_result ep_operation_issue(struct ep_rank *self, const struct ep_buffers *buffers,

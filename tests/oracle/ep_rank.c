@@ -30,9 +30,8 @@ int ep_rank_open_with(struct ep_rank *self, struct ranks_context *context,
 int ep_rank_open(struct ep_rank *self, struct ranks_context *context, int32_t num_nodes,
                  uint64_t arena_bytes)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = num_nodes;
-    return ep_rank_open_with(self, context, &config, arena_bytes);
+    return ep_rank_open_with(self, context, WEFT_ARGS(weft_comm_config, .num_nodes = num_nodes),
+                             arena_bytes);
 }
 
 int ep_rank_close(struct ep_rank *self)

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "workload/elements.h"
 #include "workload/ep_oracle.h"
@@ -144,4 +145,19 @@ int ep_trials_run(struct ep_trials *trials, enum ranks_mode mode)
     tests_free(trials->trials);
     *trials = (struct ep_trials){0};
     return num_failed;
+}
+
+void ep_trials_run_in(const struct ep_worlds *worlds, size_t count,
+                      void (*add)(struct ep_trials *trials))
+{
+    for (const struct ep_worlds *world = worlds; world < worlds + count; world++) {
+        const int32_t last = world->step == 0 ? world->first : world->last;
+        for (int32_t num_ranks = world->first; num_ranks <= last;
+             num_ranks += world->step + (world->step == 0)) {
+            struct ep_trials trials = ep_trials_create(num_ranks, world->num_nodes);
+            add(&trials);
+            if (ep_trials_run(&trials, world->mode) != 0)
+                fail_msg("%d ranks, %d nodes", num_ranks, world->num_nodes);
+        }
+    }
 }

@@ -25,6 +25,37 @@ struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *s
 struct ep_trial *ep_trials_add_random(struct ep_trials *trials, uint64_t seed, int32_t max_tokens);
 /* Combine's, whose rows become as long as it needs. */
 void ep_trial_set_wire(struct ep_trial *trial, weft_dtype wire);
+/* Ranks of which all have the same trials: so many, from the first number to the last. */
+struct ep_worlds {
+    enum ranks_mode mode;
+    int32_t first, last, step; /* 0: the first alone */
+    int32_t num_nodes;
+};
+#define IN_THREADS(...)                                                                            \
+    {                                                                                              \
+        .mode = RANKS_THREADS, .first = __VA_ARGS__                                                \
+    }
+#define IN_PROCESSES(...)                                                                          \
+    {                                                                                              \
+        .mode = RANKS_PROCESSES, .first = __VA_ARGS__                                              \
+    }
+void ep_trials_run_in(const struct ep_worlds *worlds, size_t count,
+                      void (*add)(struct ep_trials *trials));
+
+/* Before the body of a test, which adds its `trials`; then come the worlds that have them. */
+#define TEST_OF_TRIALS(name, ...)                                                                  \
+    static void name##_of(struct ep_trials *trials);                                               \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        RUN_TRIALS(name##_of, __VA_ARGS__);                                                        \
+    }                                                                                              \
+    static void name##_of(struct ep_trials *trials)
+#define RUN_TRIALS(add, ...)                                                                       \
+    do {                                                                                           \
+        const struct ep_worlds worlds_[] = {__VA_ARGS__};                                          \
+        ep_trials_run_in(worlds_, sizeof worlds_ / sizeof *worlds_, add);                          \
+    } while (0)
+
 /* Returns how many ranks failed, and frees all. */
 int ep_trials_run(struct ep_trials *trials, enum ranks_mode mode);
 

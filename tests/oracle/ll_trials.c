@@ -63,10 +63,9 @@ static int (*const ways[LL_NUM_WAYS])(struct ll_seat *, int32_t) = {
 int ll_trial_run(struct ranks_context *context)
 {
     const struct ll_trial *trial = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
-    config.num_nodes = trial->num_nodes;
-    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = trial->num_nodes),
+                               &comm));
     return ll_trial_run_in(context, trial, comm);
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import multiprocessing
 import os
 import sys
@@ -64,6 +65,23 @@ def run(function, num_ranks: int = 2, limit_s: int = LIMIT_S, dies: int | None =
                 if not is_good and rank != dies]
     assert not failures, "\n" + "\n".join(failures)
     return [what for _, what in results]
+
+
+def on_ranks(num_ranks: int | None = None, runs=run, **options):
+    """A test that runs on every rank: its first argument is the communicator. The number of ranks
+    may be the test's parameter num_ranks."""
+    def decorate(function):
+        def test(**parameters):
+            runs(lambda comm: function(comm, **parameters),
+                 parameters.get("num_ranks") if num_ranks is None else num_ranks, **options)
+
+        signature = inspect.signature(function)
+        test.__name__, test.__doc__ = function.__name__, function.__doc__
+        test.__signature__ = signature.replace(
+            parameters=list(signature.parameters.values())[1:])
+        return test
+
+    return decorate
 
 
 def _result_of(pipe, limit_s):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import weft
 from oracle import reduce, rng
-from ranks import run
+from ranks import on_ranks, run
 
 DTYPES = [np.int32, np.int64, np.uint8, np.float16, np.float32, np.float64]
 
@@ -36,33 +36,31 @@ def check_root(coll, given, root):
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
-def test_every_operation(num_ranks):
-    def operations(comm):
-        coll = weft.Collectives(comm)
-        rank = comm.rank
-        for dtype in DTYPES:
-            for op in ("SUM", "PROD", "MAX", "MIN"):
-                given = inputs(num_ranks, (5, 7), dtype)
-                with np.errstate(over="ignore"):
-                    expected = reduce(given, op)
-                got = coll.all_reduce(given[rank], op=weft.ReduceOp[op])
-                assert got.dtype == dtype and got.tobytes() == expected.tobytes(), (dtype, op)
-                in_place = given[rank].copy()
-                assert coll.all_reduce(in_place, in_place, weft.ReduceOp[op]) is in_place
-                assert in_place.tobytes() == expected.tobytes()
-            given = inputs(num_ranks, (num_ranks, 1000), dtype)
+@on_ranks()
+def test_every_operation(comm, num_ranks):
+    coll = weft.Collectives(comm)
+    rank = comm.rank
+    for dtype in DTYPES:
+        for op in ("SUM", "PROD", "MAX", "MIN"):
+            given = inputs(num_ranks, (5, 7), dtype)
             with np.errstate(over="ignore"):
-                scattered = reduce(given, "SUM")[rank]
-            assert coll.reduce_scatter(given[rank]).tobytes() == scattered.tobytes()
-            assert coll.all_gather(given[rank][0]).tolist() == [g[0].tolist() for g in given]
-            assert coll.all_to_all(given[rank]).tolist() == [g[rank].tolist() for g in given]
-            for root in range(num_ranks):
-                array = given[rank].copy()
-                coll.broadcast(array, root)
-                assert array.tolist() == given[root].tolist()
-                check_root(coll, given, root)
-
-    run(operations, num_ranks)
+                expected = reduce(given, op)
+            got = coll.all_reduce(given[rank], op=weft.ReduceOp[op])
+            assert got.dtype == dtype and got.tobytes() == expected.tobytes(), (dtype, op)
+            in_place = given[rank].copy()
+            assert coll.all_reduce(in_place, in_place, weft.ReduceOp[op]) is in_place
+            assert in_place.tobytes() == expected.tobytes()
+        given = inputs(num_ranks, (num_ranks, 1000), dtype)
+        with np.errstate(over="ignore"):
+            scattered = reduce(given, "SUM")[rank]
+        assert coll.reduce_scatter(given[rank]).tobytes() == scattered.tobytes()
+        assert coll.all_gather(given[rank][0]).tolist() == [g[0].tolist() for g in given]
+        assert coll.all_to_all(given[rank]).tolist() == [g[rank].tolist() for g in given]
+        for root in range(num_ranks):
+            array = given[rank].copy()
+            coll.broadcast(array, root)
+            assert array.tolist() == given[root].tolist()
+            check_root(coll, given, root)
 
 
 class OtherReduceOp(enum.IntEnum):
@@ -73,72 +71,66 @@ class OtherReduceOp(enum.IntEnum):
     MAX = 4
 
 
-def test_operations_by_name():
-    def operations(comm):
-        coll = weft.Collectives(comm)
-        x = np.full(3, comm.rank + 1, np.float32)
-        assert coll.all_reduce(x, op="sum")[0] == 6
-        assert coll.all_reduce(x, op="Max")[0] == 3
-        assert coll.all_reduce(x, op=OtherReduceOp.AVG)[0] == 2
-        assert coll.all_reduce(x, op=OtherReduceOp.PRODUCT)[0] == 6
-        assert coll.reduce_scatter(np.tile(x, (3, 1)), op="mean")[0] == 2
-        greatest = coll.reduce(x, op=OtherReduceOp.MAX)
-        assert comm.rank != 0 or greatest[0] == 3
+@on_ranks(3)
+def test_operations_by_name(comm):
+    coll = weft.Collectives(comm)
+    x = np.full(3, comm.rank + 1, np.float32)
+    assert coll.all_reduce(x, op="sum")[0] == 6
+    assert coll.all_reduce(x, op="Max")[0] == 3
+    assert coll.all_reduce(x, op=OtherReduceOp.AVG)[0] == 2
+    assert coll.all_reduce(x, op=OtherReduceOp.PRODUCT)[0] == 6
+    assert coll.reduce_scatter(np.tile(x, (3, 1)), op="mean")[0] == 2
+    greatest = coll.reduce(x, op=OtherReduceOp.MAX)
+    assert comm.rank != 0 or greatest[0] == 3
 
-        assert repr(coll) == f"<weft.Collectives on <weft.Communicator rank {comm.rank} of 3, CPU>>"
-        coll.destroy()
-        assert repr(coll).endswith(", destroyed>")
-
-    run(operations, 3)
+    assert repr(coll) == f"<weft.Collectives on <weft.Communicator rank {comm.rank} of 3, CPU>>"
+    coll.destroy()
+    assert repr(coll).endswith(", destroyed>")
 
 
-def test_bits_of_bf16():
+@on_ranks(2)
+def test_bits_of_bf16(comm):
     """BF16 in uint16 arrays: sums in fp32, rounded to nearest even."""
-    def sums(comm):
-        coll = weft.Collectives(comm)
-        words = [rng(3, r).integers(0x3f00, 0x4100, 500).astype(np.uint16) for r in range(2)]
-        floats = [(w.astype(np.uint32) << 16).view(np.float32) for w in words]
-        total = (floats[0] + floats[1]).view(np.uint32)
-        expected = ((total + 0x7fff + (total >> 16 & 1)) >> 16).astype(np.uint16)
-        got = coll.all_reduce(words[comm.rank], dtype=weft.Dtype.BF16)
-        assert got.tolist() == expected.tolist()
-        with pytest.raises(weft.InvalidArgumentError, match="elements of type uint16"):
-            coll.all_reduce(words[0])
-        with pytest.raises(weft.InvalidArgumentError, match="2 bytes"):
-            coll.all_reduce(words[0], dtype="float32")
-
-    run(sums, 2)
+    coll = weft.Collectives(comm)
+    words = [rng(3, r).integers(0x3f00, 0x4100, 500).astype(np.uint16) for r in range(2)]
+    floats = [(w.astype(np.uint32) << 16).view(np.float32) for w in words]
+    total = (floats[0] + floats[1]).view(np.uint32)
+    expected = ((total + 0x7fff + (total >> 16 & 1)) >> 16).astype(np.uint16)
+    got = coll.all_reduce(words[comm.rank], dtype=weft.Dtype.BF16)
+    assert got.tolist() == expected.tolist()
+    with pytest.raises(weft.InvalidArgumentError, match="elements of type uint16"):
+        coll.all_reduce(words[0])
+    with pytest.raises(weft.InvalidArgumentError, match="2 bytes"):
+        coll.all_reduce(words[0], dtype="float32")
 
 
-def test_premultiplied_sums():
+@on_ranks(3)
+def test_premultiplied_sums(comm):
     """Each rank's factor, as a number or in an array, which is read when the operation runs."""
-    def sums(comm):
-        coll = weft.Collectives(comm)
-        rank = comm.rank
-        for dtype in (np.float16, np.float32):
-            given = inputs(3, (3, 1000), dtype)
-            factors = [np.float32(0.1 * (r + 1)) for r in range(3)]
-            products = [(g.astype(np.float32) * f).astype(dtype) for g, f in zip(given, factors)]
-            total = reduce(products, "SUM")
-            for factor in (factors[rank], np.array(factors[rank]), float(factors[rank])):
-                assert coll.all_reduce(given[rank], factor=factor).tobytes() == total.tobytes()
-            in_place = given[rank].copy()
-            coll.all_reduce(in_place, in_place, factor=factors[rank])
-            assert in_place.tobytes() == total.tobytes()
-            row = coll.reduce_scatter(given[rank], factor=factors[rank])
-            assert row.tobytes() == total[rank].tobytes()
-            result = coll.reduce(given[rank], root=1, factor=factors[rank])
-            assert result is None if rank != 1 else result.tobytes() == total.tobytes()
-        with pytest.raises(weft.InvalidArgumentError, match="op is MAX and factor 2"):
-            coll.all_reduce(given[rank], op=weft.ReduceOp.MAX, factor=2)
-        with pytest.raises(weft.InvalidArgumentError, match="op is PREMUL_SUM and factor None"):
-            coll.all_reduce(given[rank], op=weft.ReduceOp.PREMUL_SUM)
-        with pytest.raises(weft.InvalidArgumentError, match=r"factor is float64\[2\]"):
-            coll.all_reduce(given[rank], factor=np.ones(2))
-        with pytest.raises(weft.InvalidArgumentError, match="WEFT_INT32"):
-            coll.all_reduce(np.ones(3, np.int32), factor=2)
-
-    run(sums, 3)
+    coll = weft.Collectives(comm)
+    rank = comm.rank
+    for dtype in (np.float16, np.float32):
+        given = inputs(3, (3, 1000), dtype)
+        factors = [np.float32(0.1 * (r + 1)) for r in range(3)]
+        products = [(g.astype(np.float32) * f).astype(dtype) for g, f in zip(given, factors)]
+        total = reduce(products, "SUM")
+        for factor in (factors[rank], np.array(factors[rank]), float(factors[rank])):
+            assert coll.all_reduce(given[rank], factor=factor).tobytes() == total.tobytes()
+        in_place = given[rank].copy()
+        coll.all_reduce(in_place, in_place, factor=factors[rank])
+        assert in_place.tobytes() == total.tobytes()
+        row = coll.reduce_scatter(given[rank], factor=factors[rank])
+        assert row.tobytes() == total[rank].tobytes()
+        result = coll.reduce(given[rank], root=1, factor=factors[rank])
+        assert result is None if rank != 1 else result.tobytes() == total.tobytes()
+    with pytest.raises(weft.InvalidArgumentError, match="op is MAX and factor 2"):
+        coll.all_reduce(given[rank], op=weft.ReduceOp.MAX, factor=2)
+    with pytest.raises(weft.InvalidArgumentError, match="op is PREMUL_SUM and factor None"):
+        coll.all_reduce(given[rank], op=weft.ReduceOp.PREMUL_SUM)
+    with pytest.raises(weft.InvalidArgumentError, match=r"factor is float64\[2\]"):
+        coll.all_reduce(given[rank], factor=np.ones(2))
+    with pytest.raises(weft.InvalidArgumentError, match="WEFT_INT32"):
+        coll.all_reduce(np.ones(3, np.int32), factor=2)
 
 
 def test_all_to_all_v():
@@ -203,26 +195,24 @@ def test_sends_and_receives():
     run(exchange, 3, num_nodes=3)
 
 
-def test_algorithms():
-    def pinned(comm):
-        pushed = weft.Collectives(comm, choices={
-            weft.Collective.ALL_REDUCE: weft.Algorithm.TWOSHOT,
-            weft.Collective.ALL_GATHER: weft.Algorithm.PUSH})
-        assert pushed.algorithm(weft.Collective.ALL_REDUCE, 8) == weft.Algorithm.TWOSHOT
-        told = pushed.explain(weft.Collective.ALL_REDUCE, 8)
-        assert (told.algorithm, told.reason) == (weft.Algorithm.TWOSHOT, weft.CollReason.PINNED)
-        assert told.table == b"" and told.expected_us == 0
-        pull = weft.Algorithm.ONESHOT_PULL
-        other = pushed.explain(weft.Collective.ALL_REDUCE, 1 << 20, pull)
-        assert other.algorithm == pull
-        with pytest.raises(weft.UnsupportedError):
-            pushed.explain(weft.Collective.ALL_GATHER, 8, weft.Algorithm.TWOSHOT)
-        x = comm.heap_empty(3000, np.float32)
-        x[:] = comm.rank
-        assert (pushed.all_reduce(x) == 1).all()
-        pushed.destroy()
-
-    run(pinned, 2)
+@on_ranks(2)
+def test_algorithms(comm):
+    pushed = weft.Collectives(comm, choices={
+        weft.Collective.ALL_REDUCE: weft.Algorithm.TWOSHOT,
+        weft.Collective.ALL_GATHER: weft.Algorithm.PUSH})
+    assert pushed.algorithm(weft.Collective.ALL_REDUCE, 8) == weft.Algorithm.TWOSHOT
+    told = pushed.explain(weft.Collective.ALL_REDUCE, 8)
+    assert (told.algorithm, told.reason) == (weft.Algorithm.TWOSHOT, weft.CollReason.PINNED)
+    assert told.table == b"" and told.expected_us == 0
+    pull = weft.Algorithm.ONESHOT_PULL
+    other = pushed.explain(weft.Collective.ALL_REDUCE, 1 << 20, pull)
+    assert other.algorithm == pull
+    with pytest.raises(weft.UnsupportedError):
+        pushed.explain(weft.Collective.ALL_GATHER, 8, weft.Algorithm.TWOSHOT)
+    x = comm.heap_empty(3000, np.float32)
+    x[:] = comm.rank
+    assert (pushed.all_reduce(x) == 1).all()
+    pushed.destroy()
 
 
 def test_mismatch_carries_a_rank():
@@ -236,37 +226,35 @@ def test_mismatch_carries_a_rank():
     assert {code for code, _ in run(differ, 2)} == {"ERROR_MISMATCH"}
 
 
-def test_arguments():
-    def refused(comm):
-        coll = weft.Collectives(comm)
-        x = np.zeros((3, 4), np.float32)
-        read_only = x.copy()
-        read_only.flags.writeable = False
-        for call, message in (
-                (lambda: coll.reduce_scatter(x), "number of ranks, 2"),
-                (lambda: coll.all_reduce(x, x[:2]), r"must be float32\[3, 4\]"),
-                (lambda: coll.all_reduce(x, read_only), "recv is read-only"),
-                (lambda: coll.all_reduce(x.T), "send is not contiguous"),
-                (lambda: coll.all_reduce(x > 1), "elements of type bool"),
-                (lambda: coll.all_to_all_v(x, [1, 1], [1, 1]), "counts say 2 and 2 rows"),
-                (lambda: coll.all_to_all_v(x, [4, -1], [3, 0]), "0 or more"),
-                (lambda: coll.all_to_all_v(x, [3], [3]), "each of the 2 ranks"),
-                (lambda: coll.all_to_all_v(x[0, 0], [1, 0], [1, 0]), "send has shape"),
-                (lambda: coll.all_reduce(x > 1, dtype=bool), "dtype is bool"),
-                (lambda: coll.algorithm(weft.Collective.ALL_REDUCE, -1),
-                 "bytes is -1, allowed are 0..18446744073709551615"),
-                (lambda: coll.all_reduce(x, factor=10**400), "factor is 10+, allowed are"),
-                (lambda: coll.all_reduce(x, op=-1, factor=2), "op is -1 and factor 2"),
-                (lambda: coll.all_reduce(x, op="summ"),
-                 "op is 'summ'; it must be one of weft.ReduceOp, SUM, PROD, MAX, MIN, AVG"),
-                (lambda: coll.reduce(x, op=weft.Algorithm.RELAY), "must be one of weft.ReduceOp"),
-                (lambda: weft.Collectives(comm, num_blocks="2"), "'2'; it must be an integer, or"),
-                (lambda: coll.broadcast(x, root=2**32), "root is 4294967296, allowed are"),
-                (lambda: weft.Collectives(comm, staging_bytes=2**64), "staging_bytes is 18446"),
-                (lambda: coll.broadcast(x, root=None), "root is None; it must be an integer"),
-                (lambda: weft.Collectives(comm, packet_byte=1), "no attribute 'packet_byte'")):
-            with pytest.raises((weft.InvalidArgumentError, AttributeError, TypeError),
-                               match=message):
-                call()
-
-    run(refused, 2)
+@on_ranks(2)
+def test_arguments(comm):
+    coll = weft.Collectives(comm)
+    x = np.zeros((3, 4), np.float32)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    for call, message in (
+            (lambda: coll.reduce_scatter(x), "number of ranks, 2"),
+            (lambda: coll.all_reduce(x, x[:2]), r"must be float32\[3, 4\]"),
+            (lambda: coll.all_reduce(x, read_only), "recv is read-only"),
+            (lambda: coll.all_reduce(x.T), "send is not contiguous"),
+            (lambda: coll.all_reduce(x > 1), "elements of type bool"),
+            (lambda: coll.all_to_all_v(x, [1, 1], [1, 1]), "counts say 2 and 2 rows"),
+            (lambda: coll.all_to_all_v(x, [4, -1], [3, 0]), "0 or more"),
+            (lambda: coll.all_to_all_v(x, [3], [3]), "each of the 2 ranks"),
+            (lambda: coll.all_to_all_v(x[0, 0], [1, 0], [1, 0]), "send has shape"),
+            (lambda: coll.all_reduce(x > 1, dtype=bool), "dtype is bool"),
+            (lambda: coll.algorithm(weft.Collective.ALL_REDUCE, -1),
+             "bytes is -1, allowed are 0..18446744073709551615"),
+            (lambda: coll.all_reduce(x, factor=10**400), "factor is 10+, allowed are"),
+            (lambda: coll.all_reduce(x, op=-1, factor=2), "op is -1 and factor 2"),
+            (lambda: coll.all_reduce(x, op="summ"),
+             "op is 'summ'; it must be one of weft.ReduceOp, SUM, PROD, MAX, MIN, AVG"),
+            (lambda: coll.reduce(x, op=weft.Algorithm.RELAY), "must be one of weft.ReduceOp"),
+            (lambda: weft.Collectives(comm, num_blocks="2"), "'2'; it must be an integer, or"),
+            (lambda: coll.broadcast(x, root=2**32), "root is 4294967296, allowed are"),
+            (lambda: weft.Collectives(comm, staging_bytes=2**64), "staging_bytes is 18446"),
+            (lambda: coll.broadcast(x, root=None), "root is None; it must be an integer"),
+            (lambda: weft.Collectives(comm, packet_byte=1), "no attribute 'packet_byte'")):
+        with pytest.raises((weft.InvalidArgumentError, AttributeError, TypeError),
+                           match=message):
+            call()

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 import weft
-from ranks import run
-from torch_ranks import in_group, torch
+from ranks import on_ranks
+from torch_ranks import on_group, torch
 from weft.drop_in import folder
 
 pytest.importorskip("torch._dynamo")
@@ -36,76 +36,68 @@ def tokens(num_tokens, dtype=torch.float32):
     return torch.ones(num_tokens, 128, dtype=dtype), ids, torch.full((num_tokens, 2), 0.5)
 
 
-def test_token_dispatcher(capfd):
-    def layers(comm):
-        experts = weft.torch.TokenDispatcher(comm, EXPERTS, 2, arena_bytes=1 << 20)
+@on_ranks(2)
+def test_token_dispatcher(comm, capfd):
+    experts = weft.torch.TokenDispatcher(comm, EXPERTS, 2, arena_bytes=1 << 20)
 
-        def layer(x, ids, weights):
-            got = experts.dispatch(x, ids, weights)
-            return experts.combine(got.rows * 2, got.routing)
+    def layer(x, ids, weights):
+        got = experts.dispatch(x, ids, weights)
+        return experts.combine(got.rows * 2, got.routing)
 
-        # Each of the two ranks has a pair of experts, so a token goes to one rank.
-        check(layer, capfd, tokens, lambda n: torch.full((n, 128), 2.))
-        x, ids, weights = tokens(3)
-        x.requires_grad_()
-        torch.compile(layer, backend="eager")(x, ids, weights).sum().backward()
-        assert torch.equal(x.grad, torch.full((3, 128), 2.))
-
-    run(layers, 2)
+    # Each of the two ranks has a pair of experts, so a token goes to one rank.
+    check(layer, capfd, tokens, lambda n: torch.full((n, 128), 2.))
+    x, ids, weights = tokens(3)
+    x.requires_grad_()
+    torch.compile(layer, backend="eager")(x, ids, weights).sum().backward()
+    assert torch.equal(x.grad, torch.full((3, 128), 2.))
 
 
-def test_deep_ep_normal(capfd):
-    def layers(process_group):
-        buffer = deep_ep.Buffer(process_group)
+@on_group(2)
+def test_deep_ep_normal(process_group, capfd):
+    buffer = deep_ep.Buffer(process_group)
 
-        def layer(x, ids, weights):
-            per_rank, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(ids, EXPERTS)
-            rows, _, _, _, handle, event = buffer.dispatch(
-                x, num_tokens_per_rank=per_rank, is_token_in_rank=in_rank,
-                num_tokens_per_expert=per_expert, topk_idx=ids, topk_weights=weights,
-                async_finish=True)
-            event.current_stream_wait()
-            out, _, event = buffer.combine(rows * 2, handle)
-            return out
+    def layer(x, ids, weights):
+        per_rank, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(ids, EXPERTS)
+        rows, _, _, _, handle, event = buffer.dispatch(
+            x, num_tokens_per_rank=per_rank, is_token_in_rank=in_rank,
+            num_tokens_per_expert=per_expert, topk_idx=ids, topk_weights=weights,
+            async_finish=True)
+        event.current_stream_wait()
+        out, _, event = buffer.combine(rows * 2, handle)
+        return out
 
-        check(layer, capfd, lambda n: tokens(n, torch.bfloat16),
-              lambda n: torch.full((n, 128), 2., dtype=torch.bfloat16))
-
-    in_group(layers, 2)
+    check(layer, capfd, lambda n: tokens(n, torch.bfloat16),
+          lambda n: torch.full((n, 128), 2., dtype=torch.bfloat16))
 
 
 @pytest.mark.parametrize("hook", [False, True])
-def test_deep_ep_low_latency(hook, capfd):
-    def layers(process_group):
-        buffer = deep_ep.Buffer(process_group, low_latency_mode=True)
+@on_group(2)
+def test_deep_ep_low_latency(process_group, hook, capfd):
+    buffer = deep_ep.Buffer(process_group, low_latency_mode=True)
 
-        def layer(x, ids, weights):
-            rows, counts, handle, event, receive = buffer.low_latency_dispatch(
-                x, ids, 8, EXPERTS, use_fp8=False, return_recv_hook=hook)
-            if hook:
-                receive()
-            out, event, receive = buffer.low_latency_combine(rows * 2, ids, weights, handle,
-                                                             return_recv_hook=hook)
-            if hook:
-                receive()
-            return out
+    def layer(x, ids, weights):
+        rows, counts, handle, event, receive = buffer.low_latency_dispatch(
+            x, ids, 8, EXPERTS, use_fp8=False, return_recv_hook=hook)
+        if hook:
+            receive()
+        out, event, receive = buffer.low_latency_combine(rows * 2, ids, weights, handle,
+                                                         return_recv_hook=hook)
+        if hook:
+            receive()
+        return out
 
-        check(layer, capfd, lambda n: tokens(n, torch.bfloat16),
-              lambda n: torch.full((n, 128), 2., dtype=torch.bfloat16))
-
-    in_group(layers, 2)
+    check(layer, capfd, lambda n: tokens(n, torch.bfloat16),
+          lambda n: torch.full((n, 128), 2., dtype=torch.bfloat16))
 
 
-def test_custom_all_reduce(capfd):
-    def sums(comm):
-        fa = group(comm)
+@on_ranks(1)
+def test_custom_all_reduce(comm, capfd):
+    fa = group(comm)
 
-        def layer(x):
-            out = torch.empty_like(x)
-            ops.all_reduce(fa, x * 2, out, 0, 0)
-            return out + 1
+    def layer(x):
+        out = torch.empty_like(x)
+        ops.all_reduce(fa, x * 2, out, 0, 0)
+        return out + 1
 
-        check(layer, capfd, lambda n: (torch.ones(n, 4),), lambda n: torch.full((n, 4), 3.))
-        ops.dispose(fa)
-
-    run(sums, 1)
+    check(layer, capfd, lambda n: (torch.ones(n, 4),), lambda n: torch.full((n, 4), 3.))
+    ops.dispose(fa)

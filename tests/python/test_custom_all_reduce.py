@@ -13,7 +13,7 @@ import types
 import pytest
 import weft
 import weft.shared_memory
-from ranks import LIMIT_S, launch, run
+from ranks import LIMIT_S, launch, on_ranks, run
 from torch_ranks import in_group, torch
 from weft.drop_in import folder
 
@@ -56,84 +56,78 @@ def same(got, expected):
 
 
 @pytest.mark.parametrize("num_ranks", [1, 3])
-def test_sums(num_ranks):
-    def sums(comm):
-        fa = group(comm)
-        for dtype in DTYPES:
-            for shape in ((5,), (48, 10), (0,), (3 << 20,) if dtype == torch.float32 else (8,)):
-                x = of_rank(comm.rank, shape, dtype)
-                out = torch.empty_like(x)
-                ops.all_reduce(fa, x, out, 0, 0)
-                same(out, total_of(num_ranks, shape, dtype))
-                ops.all_reduce(fa, x, x, 123456, 8)  # whatever the buffer is
-                same(x, total_of(num_ranks, shape, dtype))
-        x = of_rank(comm.rank, (7, 48, 10), torch.bfloat16)[2:].transpose(0, 2)
-        out = torch.empty_like(x)
-        assert not x.is_contiguous() and out.stride() == x.stride()
-        ops.all_reduce(fa, x, out, 0, 0, 36)
-        same(out, total_of(num_ranks, (7, 48, 10), torch.bfloat16)[2:].transpose(0, 2))
-        with pytest.raises(weft.InvalidArgumentError, match="inp is neither contiguous"):
-            ops.all_reduce(fa, torch.empty(4, 6)[:, :3], torch.empty(4, 3), 0, 0)
-        with pytest.raises(weft.InvalidArgumentError, match="it must be"):
-            ops.all_reduce(fa, torch.empty(4), torch.empty(5), 0, 0)
-        ops.dispose(fa)
-
-    run(sums, num_ranks)
+@on_ranks()
+def test_sums(comm, num_ranks):
+    fa = group(comm)
+    for dtype in DTYPES:
+        for shape in ((5,), (48, 10), (0,), (3 << 20,) if dtype == torch.float32 else (8,)):
+            x = of_rank(comm.rank, shape, dtype)
+            out = torch.empty_like(x)
+            ops.all_reduce(fa, x, out, 0, 0)
+            same(out, total_of(num_ranks, shape, dtype))
+            ops.all_reduce(fa, x, x, 123456, 8)  # whatever the buffer is
+            same(x, total_of(num_ranks, shape, dtype))
+    x = of_rank(comm.rank, (7, 48, 10), torch.bfloat16)[2:].transpose(0, 2)
+    out = torch.empty_like(x)
+    assert not x.is_contiguous() and out.stride() == x.stride()
+    ops.all_reduce(fa, x, out, 0, 0, 36)
+    same(out, total_of(num_ranks, (7, 48, 10), torch.bfloat16)[2:].transpose(0, 2))
+    with pytest.raises(weft.InvalidArgumentError, match="inp is neither contiguous"):
+        ops.all_reduce(fa, torch.empty(4, 6)[:, :3], torch.empty(4, 3), 0, 0)
+    with pytest.raises(weft.InvalidArgumentError, match="it must be"):
+        ops.all_reduce(fa, torch.empty(4), torch.empty(5), 0, 0)
+    ops.dispose(fa)
 
 
-def test_gather_and_scatter():
-    def gather(comm):
-        fa = group(comm)
-        x = [of_rank(r, (4, 6), torch.bfloat16) for r in range(3)]
-        out = torch.empty(12, 6, dtype=torch.bfloat16)
-        ops.custom_all_gather(fa, x[comm.rank], out, 0, 0)
-        same(out, torch.cat(x))
-        out = torch.empty(2, 5)
-        ops.custom_reduce_scatter(fa, of_rank(comm.rank, (6, 5), torch.float32), out, 0, 0)
-        same(out, total_of(3, (6, 5), torch.float32)[2 * comm.rank:][:2])
-        with pytest.raises(weft.InvalidArgumentError, match="has 7 elements, .* ranks, 3"):
-            ops.custom_reduce_scatter(fa, torch.empty(7), torch.empty(2), 0, 0)
-        ops.dispose(fa)
-
-    run(gather, 3)
+@on_ranks(3)
+def test_gather_and_scatter(comm):
+    fa = group(comm)
+    x = [of_rank(r, (4, 6), torch.bfloat16) for r in range(3)]
+    out = torch.empty(12, 6, dtype=torch.bfloat16)
+    ops.custom_all_gather(fa, x[comm.rank], out, 0, 0)
+    same(out, torch.cat(x))
+    out = torch.empty(2, 5)
+    ops.custom_reduce_scatter(fa, of_rank(comm.rank, (6, 5), torch.float32), out, 0, 0)
+    same(out, total_of(3, (6, 5), torch.float32)[2 * comm.rank:][:2])
+    with pytest.raises(weft.InvalidArgumentError, match="has 7 elements, .* ranks, 3"):
+        ops.custom_reduce_scatter(fa, torch.empty(7), torch.empty(2), 0, 0)
+    ops.dispose(fa)
 
 
-def test_groups():
+@on_ranks(2)
+def test_groups(comm):
     """Several groups meet in the same blocks, whatever lies there, and end at any time."""
-    def meet(comm):
-        pointers = blocks(comm)
-        memory = weft.shared_memory.memory()
-        memory.write(pointers[comm.rank], bytes(range(256)))
-        comm.host_barrier()
-        if comm.rank == 0:
-            time.sleep(0.1)  # the other one looks at what lies there
-        first, second = group(comm, pointers), group(comm, pointers)
-        ops.register_buffer(first, pointers)
-        assert memory.read(pointers[0], 160) == bytes(160)
-        out = torch.empty(6)
-        if comm.rank == 1:
-            ops.dispose(first)
-        ops.all_reduce(second, torch.ones(6), out, 0, 0)
-        same(out, torch.full((6,), 2.))
-        if comm.rank == 0:
-            ops.dispose(first)
-        for fa in (first, 0):
-            with pytest.raises(weft.InvalidArgumentError, match=f"fa is {fa}, which"):
-                ops.all_reduce(fa, out, out, 0, 0)
-        with pytest.raises(weft.InvalidArgumentError, match="rank is 2, allowed are 0..1"):
-            ops.init_custom_ar(pointers, torch.empty(8), 2, True)
-        apart = ops.init_custom_ar(pointers[:1] * 2, torch.empty(8), comm.rank, False)
-        with pytest.raises(weft.UnsupportedError, match="share no memory"):
-            ops.all_reduce(apart, out, out, 0, 0)
-        ops.dispose(apart)
-        ops.dispose(second)
-        comm.host_barrier()
-        for pointer in pointers:
-            ops.free_shared_buffer(pointer)
-        with pytest.raises(weft.InvalidArgumentError, match="is no block"):
-            ops.free_shared_buffer(pointers[0])
-
-    run(meet, 2)
+    pointers = blocks(comm)
+    memory = weft.shared_memory.memory()
+    memory.write(pointers[comm.rank], bytes(range(256)))
+    comm.host_barrier()
+    if comm.rank == 0:
+        time.sleep(0.1)  # the other one looks at what lies there
+    first, second = group(comm, pointers), group(comm, pointers)
+    ops.register_buffer(first, pointers)
+    assert memory.read(pointers[0], 160) == bytes(160)
+    out = torch.empty(6)
+    if comm.rank == 1:
+        ops.dispose(first)
+    ops.all_reduce(second, torch.ones(6), out, 0, 0)
+    same(out, torch.full((6,), 2.))
+    if comm.rank == 0:
+        ops.dispose(first)
+    for fa in (first, 0):
+        with pytest.raises(weft.InvalidArgumentError, match=f"fa is {fa}, which"):
+            ops.all_reduce(fa, out, out, 0, 0)
+    with pytest.raises(weft.InvalidArgumentError, match="rank is 2, allowed are 0..1"):
+        ops.init_custom_ar(pointers, torch.empty(8), 2, True)
+    apart = ops.init_custom_ar(pointers[:1] * 2, torch.empty(8), comm.rank, False)
+    with pytest.raises(weft.UnsupportedError, match="share no memory"):
+        ops.all_reduce(apart, out, out, 0, 0)
+    ops.dispose(apart)
+    ops.dispose(second)
+    comm.host_barrier()
+    for pointer in pointers:
+        ops.free_shared_buffer(pointer)
+    with pytest.raises(weft.InvalidArgumentError, match="is no block"):
+        ops.free_shared_buffer(pointers[0])
 
 
 def test_failures(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import weft
 from oracle import Routing, even_placement
 from ranks import LIMIT_S
-from torch_ranks import in_group, torch
+from torch_ranks import in_group, on_group, torch
 from weft.drop_in import folder
 
 sys.path.insert(0, folder())
@@ -56,211 +56,197 @@ def layout_of(buffer, ids):
 
 
 @pytest.mark.parametrize("num_ranks", [1, 3, 10])
-def test_layout(num_ranks):
-    def look(group):
-        batches, routing = everybody(num_ranks)
-        rank = group.rank()
-        layout = layout_of(deep_ep.Buffer(group), batches[rank][1])
-        routes = [routing.ranks_of(rank, t) for t in range(tokens_of(rank))]
-        in_rank = torch.tensor([[r in ranks for r in range(num_ranks)] for ranks in routes],
-                               dtype=torch.bool).view(-1, num_ranks)
-        assert torch.equal(layout["is_token_in_rank"], in_rank)
-        per_rank = layout["num_tokens_per_rank"]
-        assert per_rank.dtype == torch.int32 and torch.equal(per_rank, in_rank.sum(0).int())
-        per_node = layout["num_tokens_per_rdma_rank"]
-        assert (per_node is None) == (num_ranks <= 8)
-        if per_node is not None:
-            assert per_node.tolist() == [
-                sum(any(r // 8 == node for r in ranks) for ranks in routes) for node in (0, 1)]
-        assert layout["num_tokens_per_expert"].tolist() == [
-            int((batches[rank][1] == e).sum()) for e in range(EXPERTS)]
-
-    in_group(look, num_ranks)
+@on_group()
+def test_layout(group, num_ranks):
+    batches, routing = everybody(num_ranks)
+    rank = group.rank()
+    layout = layout_of(deep_ep.Buffer(group), batches[rank][1])
+    routes = [routing.ranks_of(rank, t) for t in range(tokens_of(rank))]
+    in_rank = torch.tensor([[r in ranks for r in range(num_ranks)] for ranks in routes],
+                           dtype=torch.bool).view(-1, num_ranks)
+    assert torch.equal(layout["is_token_in_rank"], in_rank)
+    per_rank = layout["num_tokens_per_rank"]
+    assert per_rank.dtype == torch.int32 and torch.equal(per_rank, in_rank.sum(0).int())
+    per_node = layout["num_tokens_per_rdma_rank"]
+    assert (per_node is None) == (num_ranks <= 8)
+    if per_node is not None:
+        assert per_node.tolist() == [
+            sum(any(r // 8 == node for r in ranks) for ranks in routes) for node in (0, 1)]
+    assert layout["num_tokens_per_expert"].tolist() == [
+        int((batches[rank][1] == e).sum()) for e in range(EXPERTS)]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("num_ranks", [2, 3])
-def test_normal(num_ranks, asynchronous):
-    def layer(group):
-        batches, routing = everybody(num_ranks)
-        rank = group.rank()
-        x, ids, weights = batches[rank]
-        rows, local, local_weights = expected_rows(routing, batches, rank)
-        buffer = deep_ep.Buffer(group, int(1e9), explicitly_destroy=True)
-        layout = layout_of(buffer, ids)
-        when = {"async_finish": asynchronous}
+@on_group()
+def test_normal(group, num_ranks, asynchronous):
+    batches, routing = everybody(num_ranks)
+    rank = group.rank()
+    x, ids, weights = batches[rank]
+    rows, local, local_weights = expected_rows(routing, batches, rank)
+    buffer = deep_ep.Buffer(group, int(1e9), explicitly_destroy=True)
+    layout = layout_of(buffer, ids)
+    when = {"async_finish": asynchronous}
+    if asynchronous:
+        when |= {"previous_event": buffer.capture(), "allocate_on_comm_stream": True}
+
+    def finished(event):
+        assert (event.event is not None) == asynchronous
         if asynchronous:
-            when |= {"previous_event": buffer.capture(), "allocate_on_comm_stream": True}
+            event.current_stream_wait()
 
-        def finished(event):
-            assert (event.event is not None) == asynchronous
-            if asynchronous:
-                event.current_stream_wait()
-
-        narrow, scales = deep_ep_math.per_token_cast_to_fp8(x)
-        for given in (x, (narrow, scales.T.contiguous().T)):
-            got, got_ids, got_weights, counts, handle, event = buffer.dispatch(
-                given, topk_idx=ids, topk_weights=weights, expert_alignment=8, **layout, **when)
-            finished(event)
-            if given is x:
-                assert torch.equal(got, rows)
-            else:
-                assert got[1].is_contiguous() and got[0].dtype == torch.float8_e4m3fn
-                assert deep_ep_math.calc_diff(deep_ep_math.per_token_cast_back(*got),
-                                              rows) < 1e-3 or not len(rows)
-            assert torch.equal(got_ids, local) and torch.equal(got_weights, local_weights)
-            assert counts == [(n + 7) // 8 * 8 for n in routing.per_expert(rank)]
-            ends = [sum(s <= r for s, _ in routing.rows_of(rank)) for r in range(num_ranks)]
-            assert [handle[0][r][rank].item() for r in range(num_ranks)] == ends
-            assert handle[3].tolist() == [t for _, t in routing.rows_of(rank)]
-            assert handle[4] is layout["is_token_in_rank"] and len(handle) == 6
-
-            cached = buffer.dispatch(given, handle=handle, **when)
-            assert cached[1:5] == (None,) * 4
-            assert torch.equal(cached[0], got) if given is x else torch.equal(cached[0][1], got[1])
-
-        bias = torch.ones_like(x)
-        out, out_weights, event = buffer.combine(rows, handle, topk_weights=got_weights,
-                                                 bias=(bias, None), **when)
+    narrow, scales = deep_ep_math.per_token_cast_to_fp8(x)
+    for given in (x, (narrow, scales.T.contiguous().T)):
+        got, got_ids, got_weights, counts, handle, event = buffer.dispatch(
+            given, topk_idx=ids, topk_weights=weights, expert_alignment=8, **layout, **when)
         finished(event)
-        count = layout["is_token_in_rank"].sum(1, keepdim=True)
-        assert torch.equal(out, (x * count + 1).to(torch.bfloat16))
-        assert torch.equal(out_weights, weights.masked_fill(ids < 0, 0))
-        assert buffer.combine(rows, handle)[1] is None
-        buffer.destroy()
-        assert buffer.runtime is None
-
-    in_group(layer, num_ranks)
-
-
-def test_normal_with_an_expert_twice():
-    """Its token has one row, which names the expert for each choice. combine adds the row once."""
-    def layer(group):
-        batches = [batch(r, 5) for r in range(2)]
-        for _, ids, _ in batches:
-            ids[::2, 1:] = ids[::2, :1]  # all choices are the first one
-            ids[1, 0] = ids[1, -1]
-        routing = Routing([ids.numpy() for _, ids, _ in batches], even_placement(EXPERTS, 2))
-        rank = group.rank()
-        x, ids, weights = batches[rank]
-        rows, local, local_weights = expected_rows(routing, batches, rank)
-        buffer = deep_ep.Buffer(group, explicitly_destroy=True)
-        layout = layout_of(buffer, ids)
-        assert layout["num_tokens_per_expert"].tolist() == [
-            int((ids == e).sum()) for e in range(EXPERTS)]
-        got, got_ids, got_weights, counts, handle, _ = buffer.dispatch(
-            x, topk_idx=ids, topk_weights=weights, **layout)
-        assert torch.equal(got, rows) and counts == routing.per_expert(rank)
+        if given is x:
+            assert torch.equal(got, rows)
+        else:
+            assert got[1].is_contiguous() and got[0].dtype == torch.float8_e4m3fn
+            assert deep_ep_math.calc_diff(deep_ep_math.per_token_cast_back(*got),
+                                          rows) < 1e-3 or not len(rows)
         assert torch.equal(got_ids, local) and torch.equal(got_weights, local_weights)
+        assert counts == [(n + 7) // 8 * 8 for n in routing.per_expert(rank)]
+        ends = [sum(s <= r for s, _ in routing.rows_of(rank)) for r in range(num_ranks)]
+        assert [handle[0][r][rank].item() for r in range(num_ranks)] == ends
+        assert handle[3].tolist() == [t for _, t in routing.rows_of(rank)]
+        assert handle[4] is layout["is_token_in_rank"] and len(handle) == 6
+
+        cached = buffer.dispatch(given, handle=handle, **when)
+        assert cached[1:5] == (None,) * 4
+        assert torch.equal(cached[0], got) if given is x else torch.equal(cached[0][1], got[1])
+
+    bias = torch.ones_like(x)
+    out, out_weights, event = buffer.combine(rows, handle, topk_weights=got_weights,
+                                             bias=(bias, None), **when)
+    finished(event)
+    count = layout["is_token_in_rank"].sum(1, keepdim=True)
+    assert torch.equal(out, (x * count + 1).to(torch.bfloat16))
+    assert torch.equal(out_weights, weights.masked_fill(ids < 0, 0))
+    assert buffer.combine(rows, handle)[1] is None
+    buffer.destroy()
+    assert buffer.runtime is None
+
+
+@on_group(2)
+def test_normal_with_an_expert_twice(group):
+    """Its token has one row, which names the expert for each choice. combine adds the row once."""
+    batches = [batch(r, 5) for r in range(2)]
+    for _, ids, _ in batches:
+        ids[::2, 1:] = ids[::2, :1]  # all choices are the first one
+        ids[1, 0] = ids[1, -1]
+    routing = Routing([ids.numpy() for _, ids, _ in batches], even_placement(EXPERTS, 2))
+    rank = group.rank()
+    x, ids, weights = batches[rank]
+    rows, local, local_weights = expected_rows(routing, batches, rank)
+    buffer = deep_ep.Buffer(group, explicitly_destroy=True)
+    layout = layout_of(buffer, ids)
+    assert layout["num_tokens_per_expert"].tolist() == [
+        int((ids == e).sum()) for e in range(EXPERTS)]
+    got, got_ids, got_weights, counts, handle, _ = buffer.dispatch(
+        x, topk_idx=ids, topk_weights=weights, **layout)
+    assert torch.equal(got, rows) and counts == routing.per_expert(rank)
+    assert torch.equal(got_ids, local) and torch.equal(got_weights, local_weights)
+    out, out_weights, _ = buffer.combine(got, handle, topk_weights=got_weights)
+    assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
+    assert torch.equal(out_weights, weights.masked_fill(ids < 0, 0))
+    buffer.destroy()
+
+
+@on_group(3)
+def test_without_topk_and_worst_case(group):
+    batches, routing = everybody(3)
+    rank = group.rank()
+    x, ids, weights = batches[rank]
+    rows, local, _ = expected_rows(routing, batches, rank)
+    buffer = deep_ep.Buffer(group)
+    layout = layout_of(buffer, ids)
+    got, *none, counts, handle, event = buffer.dispatch(x, **layout)
+    assert torch.equal(got, rows) and none == [None, None]
+    assert counts == routing.per_expert(rank)
+    out, _, _ = buffer.combine(got, handle)
+    assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
+
+    worst = 40
+    got, got_ids, got_weights, counts, handle, event = buffer.dispatch(
+        x, topk_idx=ids, topk_weights=weights, num_worst_tokens=worst, **layout)
+    assert counts == [] and len(got) == len(got_ids) == len(got_weights) == worst
+    assert torch.equal(got[:len(rows)], rows) and torch.equal(got_ids[:len(rows)], local)
+    assert (got_ids[len(rows):] == -1).all()
+    out, _, _ = buffer.combine(got, handle)
+    assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
+    with pytest.raises(AssertionError, match="rows"):
+        buffer.combine(rows[:1], handle)
+    with pytest.raises(AssertionError, match="explicitly_destroy"):
+        buffer.destroy()
+
+
+@on_group(2)
+def test_growth_and_pools(group):
+    """Batches and numbers of experts that grow, two buffers, handles that die in any order."""
+    buffers = [deep_ep.Buffer(group), deep_ep.Buffer(group)]
+    handles = []
+    for num_tokens in (3, 300, 7):
+        for experts in (8, 32, 4):
+            generator = torch.Generator().manual_seed(num_tokens + group.rank())
+            x = torch.rand(num_tokens, 64, generator=generator).to(torch.bfloat16)
+            ids = torch.rand(num_tokens, experts, generator=generator).topk(2).indices
+            for buffer in buffers:
+                per_rank, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(ids, experts)
+                got, _, _, _, handle, _ = buffer.dispatch(
+                    x, num_tokens_per_rank=per_rank, is_token_in_rank=in_rank,
+                    num_tokens_per_expert=per_expert)
+                handles.append((buffer, handle, got, x, in_rank))
+    for buffer, handle, got, x, in_rank in handles[::-1]:
+        out, _, _ = buffer.combine(got, handle)
+        assert torch.equal(out, (x.float() * in_rank.sum(1, keepdim=True)).bfloat16())
+    del handles, handle
+    gc.collect()
+
+
+@on_group(2)
+def test_outputs_lie_in_the_heap(group):
+    """Where there is room, which grows with batches; else they are copied, with the same result."""
+    batches, routing = everybody(2)
+    x, ids, weights = batches[group.rank()]
+    rows, local, local_weights = expected_rows(routing, batches, group.rank())
+    buffer = deep_ep.Buffer(group)
+    layout = layout_of(buffer, ids)
+    kept, places = [], []
+    for _ in range(600):
+        got, got_ids, got_weights, _, handle, _ = buffer.dispatch(
+            x, topk_idx=ids, topk_weights=weights, **layout)
+        assert torch.equal(got, rows) and torch.equal(got_ids, local)
+        assert torch.equal(got_weights, local_weights)
+        kept.append(got)
+        places.append(buffer._comm.is_direct(got))
         out, out_weights, _ = buffer.combine(got, handle, topk_weights=got_weights)
         assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
         assert torch.equal(out_weights, weights.masked_fill(ids < 0, 0))
-        buffer.destroy()
-
-    in_group(layer, 2)
-
-
-def test_without_topk_and_worst_case():
-    def layer(group):
-        batches, routing = everybody(3)
-        rank = group.rank()
-        x, ids, weights = batches[rank]
-        rows, local, _ = expected_rows(routing, batches, rank)
-        buffer = deep_ep.Buffer(group)
-        layout = layout_of(buffer, ids)
-        got, *none, counts, handle, event = buffer.dispatch(x, **layout)
-        assert torch.equal(got, rows) and none == [None, None]
-        assert counts == routing.per_expert(rank)
-        out, _, _ = buffer.combine(got, handle)
-        assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
-
-        worst = 40
-        got, got_ids, got_weights, counts, handle, event = buffer.dispatch(
-            x, topk_idx=ids, topk_weights=weights, num_worst_tokens=worst, **layout)
-        assert counts == [] and len(got) == len(got_ids) == len(got_weights) == worst
-        assert torch.equal(got[:len(rows)], rows) and torch.equal(got_ids[:len(rows)], local)
-        assert (got_ids[len(rows):] == -1).all()
-        out, _, _ = buffer.combine(got, handle)
-        assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
-        with pytest.raises(AssertionError, match="rows"):
-            buffer.combine(rows[:1], handle)
-        with pytest.raises(AssertionError, match="explicitly_destroy"):
-            buffer.destroy()
-
-    in_group(layer, 3)
+    assert places[0] and not places[-1]
+    assert all(torch.equal(each, rows) for each in kept)
+    del kept, got
+    again = [buffer._comm.is_direct(buffer.dispatch(x, handle=handle)[0]) for _ in range(70)]
+    assert any(again)  # though not at once
+    assert buffer.pool is None
 
 
-def test_growth_and_pools():
-    """Batches and numbers of experts that grow, two buffers, handles that die in any order."""
-    def layers(group):
-        buffers = [deep_ep.Buffer(group), deep_ep.Buffer(group)]
-        handles = []
-        for num_tokens in (3, 300, 7):
-            for experts in (8, 32, 4):
-                generator = torch.Generator().manual_seed(num_tokens + group.rank())
-                x = torch.rand(num_tokens, 64, generator=generator).to(torch.bfloat16)
-                ids = torch.rand(num_tokens, experts, generator=generator).topk(2).indices
-                for buffer in buffers:
-                    per_rank, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(ids, experts)
-                    got, _, _, _, handle, _ = buffer.dispatch(
-                        x, num_tokens_per_rank=per_rank, is_token_in_rank=in_rank,
-                        num_tokens_per_expert=per_expert)
-                    handles.append((buffer, handle, got, x, in_rank))
-        for buffer, handle, got, x, in_rank in handles[::-1]:
-            out, _, _ = buffer.combine(got, handle)
-            assert torch.equal(out, (x.float() * in_rank.sum(1, keepdim=True)).bfloat16())
-        del handles, handle
-        gc.collect()
-
-    in_group(layers, 2)
-
-
-def test_outputs_lie_in_the_heap():
-    """Where there is room, which grows with batches; else they are copied, with the same result."""
-    def layers(group):
-        batches, routing = everybody(2)
-        x, ids, weights = batches[group.rank()]
-        rows, local, local_weights = expected_rows(routing, batches, group.rank())
-        buffer = deep_ep.Buffer(group)
-        layout = layout_of(buffer, ids)
-        kept, places = [], []
-        for _ in range(600):
-            got, got_ids, got_weights, _, handle, _ = buffer.dispatch(
-                x, topk_idx=ids, topk_weights=weights, **layout)
-            assert torch.equal(got, rows) and torch.equal(got_ids, local)
-            assert torch.equal(got_weights, local_weights)
-            kept.append(got)
-            places.append(buffer._comm.is_direct(got))
-            out, out_weights, _ = buffer.combine(got, handle, topk_weights=got_weights)
-            assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
-            assert torch.equal(out_weights, weights.masked_fill(ids < 0, 0))
-        assert places[0] and not places[-1]
-        assert all(torch.equal(each, rows) for each in kept)
-        del kept, got
-        again = [buffer._comm.is_direct(buffer.dispatch(x, handle=handle)[0]) for _ in range(70)]
-        assert any(again)  # though not at once
-        assert buffer.pool is None
-
-    in_group(layers, 2)
-
-
-def test_end():
+@on_group(2)
+def test_end(group):
     """The communicator ends with the last tensor, or handle, of a buffer that was destroyed."""
-    def layer(group):
-        x, ids, weights = everybody(2)[0][group.rank()]
-        buffer = deep_ep.Buffer(group, explicitly_destroy=True)
-        got, _, _, _, handle, _ = buffer.dispatch(x, topk_idx=ids, topk_weights=weights,
-                                                  **layout_of(buffer, ids))
-        buffer.combine(got.clone(), handle)
-        native = buffer._comm._native
-        buffer.destroy()
-        same = got.clone()
-        assert native.address is not None and torch.equal(got, same)
-        del got, handle, _
-        gc.collect()
-        assert native.address is None
-
-    in_group(layer, 2)
+    x, ids, weights = everybody(2)[0][group.rank()]
+    buffer = deep_ep.Buffer(group, explicitly_destroy=True)
+    got, _, _, _, handle, _ = buffer.dispatch(x, topk_idx=ids, topk_weights=weights,
+                                              **layout_of(buffer, ids))
+    buffer.combine(got.clone(), handle)
+    native = buffer._comm._native
+    buffer.destroy()
+    same = got.clone()
+    assert native.address is not None and torch.equal(got, same)
+    del got, handle, _
+    gc.collect()
+    assert native.address is None
 
 
 @pytest.mark.parametrize("answers_are", ["auto", "sums", "rows"])
@@ -336,105 +322,97 @@ def test_low_latency(rows_are, how, answers_are, monkeypatch):
     in_group(step, num_ranks)
 
 
-def test_two_micro_batches():
+@on_group(2)
+def test_two_micro_batches(group):
     """More results than weft holds, combined in any order, and some of them twice."""
-    def step(group):
-        buffer = deep_ep.Buffer(group, low_latency_mode=True)
-        made = []
-        for seed in range(3):
-            x, ids, weights = batch(seed + 20 * group.rank(), 5)
-            made.append((x, ids, weights, *buffer.low_latency_dispatch(
-                x, ids, 8, EXPERTS, use_fp8=False)))
-        for i in (1, 2, 0, 2, 1):
-            x, ids, weights, rows, _, handle, _, _ = made[i]
-            out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
-            exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
-            assert deep_ep_math.calc_diff(out, exact) < 1e-5
-
-    in_group(step, 2)
+    buffer = deep_ep.Buffer(group, low_latency_mode=True)
+    made = []
+    for seed in range(3):
+        x, ids, weights = batch(seed + 20 * group.rank(), 5)
+        made.append((x, ids, weights, *buffer.low_latency_dispatch(
+            x, ids, 8, EXPERTS, use_fp8=False)))
+    for i in (1, 2, 0, 2, 1):
+        x, ids, weights, rows, _, handle, _, _ = made[i]
+        out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
+        exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
+        assert deep_ep_math.calc_diff(out, exact) < 1e-5
 
 
 @pytest.mark.parametrize("second", ["hook", "at once"])
-def test_hooks_in_any_order(second):
+@on_group(2)
+def test_hooks_in_any_order(group, second):
     """Each receives what is its own; also if another dispatch comes before those of combines."""
-    def step(group):
-        buffer = deep_ep.Buffer(group, low_latency_mode=True)
-        first_expert, num_local = group.rank() * EXPERTS // 2, EXPERTS // 2
-        sources = [[batch(i + 20 * r, 5) for r in range(2)] for i in range(2)]
-        batches = [source[group.rank()] for source in sources]
+    buffer = deep_ep.Buffer(group, low_latency_mode=True)
+    first_expert, num_local = group.rank() * EXPERTS // 2, EXPERTS // 2
+    sources = [[batch(i + 20 * r, 5) for r in range(2)] for i in range(2)]
+    batches = [source[group.rank()] for source in sources]
 
-        def both(function):
-            """Of what function(i, return_recv_hook) gives, after the hooks in the wrong order."""
-            done = [function(i, second == "hook" or i == 0) for i in range(2)]
-            if function is combine:
-                dispatch(0, False)
-            for *_, hook in reversed(done):
-                if hook:
-                    hook()
-                    hook()  # has nothing left to do
-            return done
+    def both(function):
+        """Of what function(i, return_recv_hook) gives, after the hooks in the wrong order."""
+        done = [function(i, second == "hook" or i == 0) for i in range(2)]
+        if function is combine:
+            dispatch(0, False)
+        for *_, hook in reversed(done):
+            if hook:
+                hook()
+                hook()  # has nothing left to do
+        return done
 
-        def dispatch(i, with_hook):
-            x, ids, _ = batches[i]
-            return buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False,
-                                               return_recv_hook=with_hook)
+    def dispatch(i, with_hook):
+        x, ids, _ = batches[i]
+        return buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False,
+                                           return_recv_hook=with_hook)
 
-        def combine(i, with_hook):
-            _, ids, weights = batches[i]
-            return buffer.low_latency_combine(made[i][0], ids, weights, made[i][2],
-                                              return_recv_hook=with_hook)
+    def combine(i, with_hook):
+        _, ids, weights = batches[i]
+        return buffer.low_latency_combine(made[i][0], ids, weights, made[i][2],
+                                          return_recv_hook=with_hook)
 
-        for _ in range(3):
-            made = both(dispatch)
-            for (rows, counts, *_), source in zip(made, sources):
-                for local in range(num_local):
-                    came = [x[t] for x, ids, _ in source for t in range(5)
-                            if first_expert + local in ids[t]]
-                    assert counts[local] == len(came)
-                    assert all(map(torch.equal, rows[local], came))
-            for (out, *_), (x, ids, weights) in zip(both(combine), batches):
-                exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
-                assert deep_ep_math.calc_diff(out, exact) < 1e-5
-
-    in_group(step, 2)
-
-
-def test_what_is_refused_changes_nothing():
-    def step(group):
-        buffer = deep_ep.Buffer(group, low_latency_mode=True)
-        x, ids, weights = batch(group.rank(), 5)
-        for _ in range(3):  # more than there are results
-            with pytest.raises(weft.InvalidArgumentError, match="topk_idx is float32"):
-                buffer.low_latency_dispatch(x, ids.float(), 8, EXPERTS, use_fp8=False)
-            rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
-            with pytest.raises(weft.InvalidArgumentError, match="out is bfloat16"):
-                buffer.low_latency_combine(rows, ids, weights, handle, out=x[:2])
-            out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
+    for _ in range(3):
+        made = both(dispatch)
+        for (rows, counts, *_), source in zip(made, sources):
+            for local in range(num_local):
+                came = [x[t] for x, ids, _ in source for t in range(5)
+                        if first_expert + local in ids[t]]
+                assert counts[local] == len(came)
+                assert all(map(torch.equal, rows[local], came))
+        for (out, *_), (x, ids, weights) in zip(both(combine), batches):
             exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
             assert deep_ep_math.calc_diff(out, exact) < 1e-5
 
-    in_group(step, 2)
+
+@on_group(2)
+def test_what_is_refused_changes_nothing(group):
+    buffer = deep_ep.Buffer(group, low_latency_mode=True)
+    x, ids, weights = batch(group.rank(), 5)
+    for _ in range(3):  # more than there are results
+        with pytest.raises(weft.InvalidArgumentError, match="topk_idx is float32"):
+            buffer.low_latency_dispatch(x, ids.float(), 8, EXPERTS, use_fp8=False)
+        rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
+        with pytest.raises(weft.InvalidArgumentError, match="out is bfloat16"):
+            buffer.low_latency_combine(rows, ids, weights, handle, out=x[:2])
+        out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
+        exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
+        assert deep_ep_math.calc_diff(out, exact) < 1e-5
 
 
-def test_usual_steps_leave_nothing():
+@on_group(2)
+def test_usual_steps_leave_nothing(group):
     """A dispatch and its combine are two operations, so that graphs of them can be replayed."""
-    def step(group):
-        buffer = deep_ep.Buffer(group, low_latency_mode=True)
-        x, ids, weights = batch(group.rank(), 5)
-        names = []
-        enqueue = weft.Communicator.enqueue
+    buffer = deep_ep.Buffer(group, low_latency_mode=True)
+    x, ids, weights = batch(group.rank(), 5)
+    names = []
+    enqueue = weft.Communicator.enqueue
 
-        def listen(comm, function, *arguments):
-            names.append(function.__name__)
-            return enqueue(comm, function, *arguments)
+    def listen(comm, function, *arguments):
+        names.append(function.__name__)
+        return enqueue(comm, function, *arguments)
 
-        weft.Communicator.enqueue = listen
-        for _ in range(3):
-            rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
-            buffer.low_latency_combine(rows, ids, weights, handle)
-        assert names == ["weft_ll_dispatch", "weft_ll_combine"] * 3
-
-    in_group(step, 2)
+    weft.Communicator.enqueue = listen
+    for _ in range(3):
+        rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
+        buffer.low_latency_combine(rows, ids, weights, handle)
+    assert names == ["weft_ll_dispatch", "weft_ll_combine"] * 3
 
 
 def test_what_callers_compute():
@@ -508,43 +486,39 @@ def test_arithmetic():
     assert deep_ep_math.calc_diff(x, x) == 0 < deep_ep_math.calc_diff(x, x + 1)
 
 
-def test_local_buffer():
-    def look(group):
-        buffer = deep_ep.Buffer(group, num_rdma_bytes=1024, low_latency_mode=True)
-        whole = buffer.get_local_buffer_tensor(torch.int32, use_rdma_buffer=True)
-        whole[:] = 7
-        part = buffer.get_local_buffer_tensor(torch.int16, torch.Size([3, 2]), 512, True)
-        assert part.tolist() == [[7, 0]] * 3 and whole.numel() == 256
-
-    in_group(look, 1)
+@on_group(1)
+def test_local_buffer(group):
+    buffer = deep_ep.Buffer(group, num_rdma_bytes=1024, low_latency_mode=True)
+    whole = buffer.get_local_buffer_tensor(torch.int32, use_rdma_buffer=True)
+    whole[:] = 7
+    part = buffer.get_local_buffer_tensor(torch.int16, torch.Size([3, 2]), 512, True)
+    assert part.tolist() == [[7, 0]] * 3 and whole.numel() == 256
 
 
-def test_masks():
+@on_group(3)
+def test_masks(group):
     """Ranks that a caller masks are left out, until all come back."""
-    def step(group):
-        rank = group.rank()
-        buffer = deep_ep.Buffer(group, low_latency_mode=True, enable_shrink=True)
-        x, ids, weights = batch(rank, 5)
-        sent = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
-        buffer.low_latency_combine(sent[0], ids, weights, sent[2])
-        for other in range(3):
-            if (rank == 2) != (other == 2):
-                buffer.low_latency_update_mask_buffer(other, True)
-        status = torch.zeros(3, dtype=torch.int32)
-        buffer.low_latency_query_mask_buffer(status)
-        assert status.tolist() == ([1, 1, 0] if rank == 2 else [0, 0, 1])
-        rows, counts, handle, _, _ = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
-        out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
-        owner = torch.div(ids * 3 + 2, EXPERTS, rounding_mode="floor").masked_fill(ids < 0, -1)
-        reached = (owner >= 0) & ((owner == 2) == (rank == 2))
-        exact = x.double() * weights.masked_fill(~reached, 0).double().sum(1, keepdim=True)
-        assert deep_ep_math.calc_diff(out, exact) < 1e-5
-        torch.distributed.barrier()
-        buffer.low_latency_clean_mask_buffer()
-        buffer.low_latency_query_mask_buffer(status)
-        assert status.tolist() == [0, 0, 0]
-
-    in_group(step, 3)
+    rank = group.rank()
+    buffer = deep_ep.Buffer(group, low_latency_mode=True, enable_shrink=True)
+    x, ids, weights = batch(rank, 5)
+    sent = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
+    buffer.low_latency_combine(sent[0], ids, weights, sent[2])
+    for other in range(3):
+        if (rank == 2) != (other == 2):
+            buffer.low_latency_update_mask_buffer(other, True)
+    status = torch.zeros(3, dtype=torch.int32)
+    buffer.low_latency_query_mask_buffer(status)
+    assert status.tolist() == ([1, 1, 0] if rank == 2 else [0, 0, 1])
+    rows, counts, handle, _, _ = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
+    out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
+    owner = torch.div(ids * 3 + 2, EXPERTS, rounding_mode="floor").masked_fill(ids < 0, -1)
+    reached = (owner >= 0) & ((owner == 2) == (rank == 2))
+    exact = x.double() * weights.masked_fill(~reached, 0).double().sum(1, keepdim=True)
+    assert deep_ep_math.calc_diff(out, exact) < 1e-5
+    torch.distributed.barrier()
+    buffer.low_latency_clean_mask_buffer()
+    buffer.low_latency_query_mask_buffer(status)
+    assert status.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("name, options", [

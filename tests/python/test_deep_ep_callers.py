@@ -3,7 +3,7 @@
 comes of them other tests check."""
 import pytest
 from test_deep_ep import EXPERTS, HIDDEN, TOPK, batch, deep_ep
-from torch_ranks import One, in_group, torch
+from torch_ranks import One, in_group, on_group, torch
 
 import torch.distributed.tensor  # for torch.testing: once, before ranks are forked
 
@@ -114,38 +114,36 @@ def test_tensorrt_llm(monkeypatch):
     low_latency(buffer, x, ids, weights, {"return_recv_hook": False}, use_fp8=False)
 
 
-def test_callers_of_elastic_buffer():
+@on_group(2)
+def test_callers_of_elastic_buffer(group):
     """vLLM, SGLang, TorchTitan and DeepSpeed, prefill and decode."""
-    def layers(group):
-        x, ids, weights = batch(group.rank(), 8)
-        hint = deep_ep.ElasticBuffer.get_buffer_size_hint(
-            group, MAX_TOKENS, HIDDEN, num_topk=TOPK, use_fp8_dispatch=False)
-        sizes = {"num_max_tokens_per_rank": MAX_TOKENS, "hidden": HIDDEN, "num_topk": TOPK,
-                 "use_fp8_dispatch": False}
-        for options in (
-                {**sizes, "allow_hybrid_mode": True, "prefer_overlap_with_compute": True,
-                 "allow_multiple_reduction": True, "explicitly_destroy": True},
-                {**sizes, "num_bytes": hint, "deterministic": True, "explicitly_destroy": True},
-                {**sizes, "sl_idx": 0, "explicitly_destroy": True},
-                {**sizes, "num_allocated_qps": 17, "explicitly_destroy": True}):
-            buffer = deep_ep.ElasticBuffer(group=group, **options)
-            assert buffer.num_bytes
-            num_sms = buffer.get_theoretical_num_sms(num_experts=EXPERTS, num_topk=TOPK)
-            for expands, waits in (True, True), (True, False), (False, True), (False, False):
-                rows, _, got_weights, handle, _ = buffer.dispatch(
-                    x=x, topk_idx=ids, topk_weights=weights, num_experts=EXPERTS,
-                    num_max_tokens_per_rank=MAX_TOKENS, expert_alignment=128, num_sms=num_sms,
-                    do_expand=expands, do_cpu_sync=waits, async_with_compute_stream=False,
-                    use_tma_aligned_col_major_sf=False)
-                assert handle.topk_idx is not None and handle.num_sms == num_sms
-                assert len(handle.psum_num_recv_tokens_per_scaleup_rank)
-                assert not waits or handle.num_recv_tokens_per_expert_list is not None
-                out, _, _ = buffer.combine(x=rows, handle=handle, topk_weights=None,
-                                           num_sms=num_sms, async_with_compute_stream=False,
-                                           allocate_on_comm_stream=False)
-                assert out.shape == x.shape
-                buffer.dispatch(x, handle=handle, do_expand=handle.do_expand,
-                                num_sms=handle.num_sms)
-            buffer.destroy()
-
-    in_group(layers, 2)
+    x, ids, weights = batch(group.rank(), 8)
+    hint = deep_ep.ElasticBuffer.get_buffer_size_hint(
+        group, MAX_TOKENS, HIDDEN, num_topk=TOPK, use_fp8_dispatch=False)
+    sizes = {"num_max_tokens_per_rank": MAX_TOKENS, "hidden": HIDDEN, "num_topk": TOPK,
+             "use_fp8_dispatch": False}
+    for options in (
+            {**sizes, "allow_hybrid_mode": True, "prefer_overlap_with_compute": True,
+             "allow_multiple_reduction": True, "explicitly_destroy": True},
+            {**sizes, "num_bytes": hint, "deterministic": True, "explicitly_destroy": True},
+            {**sizes, "sl_idx": 0, "explicitly_destroy": True},
+            {**sizes, "num_allocated_qps": 17, "explicitly_destroy": True}):
+        buffer = deep_ep.ElasticBuffer(group=group, **options)
+        assert buffer.num_bytes
+        num_sms = buffer.get_theoretical_num_sms(num_experts=EXPERTS, num_topk=TOPK)
+        for expands, waits in (True, True), (True, False), (False, True), (False, False):
+            rows, _, got_weights, handle, _ = buffer.dispatch(
+                x=x, topk_idx=ids, topk_weights=weights, num_experts=EXPERTS,
+                num_max_tokens_per_rank=MAX_TOKENS, expert_alignment=128, num_sms=num_sms,
+                do_expand=expands, do_cpu_sync=waits, async_with_compute_stream=False,
+                use_tma_aligned_col_major_sf=False)
+            assert handle.topk_idx is not None and handle.num_sms == num_sms
+            assert len(handle.psum_num_recv_tokens_per_scaleup_rank)
+            assert not waits or handle.num_recv_tokens_per_expert_list is not None
+            out, _, _ = buffer.combine(x=rows, handle=handle, topk_weights=None,
+                                       num_sms=num_sms, async_with_compute_stream=False,
+                                       allocate_on_comm_stream=False)
+            assert out.shape == x.shape
+            buffer.dispatch(x, handle=handle, do_expand=handle.do_expand,
+                            num_sms=handle.num_sms)
+        buffer.destroy()

@@ -10,7 +10,7 @@ import pytest
 import weft
 from test_deep_ep import deep_ep
 from ranks import LIMIT_S
-from torch_ranks import One, in_group, torch
+from torch_ranks import One, on_group, torch
 
 EXPERTS = 4
 HIDDEN = 64
@@ -82,140 +82,132 @@ def test_pool_without_room(monkeypatch):
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2])
-def test_handles_of_another_buffer(num_ranks):
-    def steps(group):
-        buffer = deep_ep.Buffer(group)
-        x, ids, weights = tokens(9)
-        rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights)
-        larger = deep_ep.Buffer(group, 1 << 22)
-        for _ in range(2):
-            assert torch.equal(larger.combine(rows, handle)[0], x)
-            assert torch.equal(larger.dispatch(x, handle=handle)[0], torch.ones_like(rows))
-            assert torch.equal(larger.combine(rows.clone(), handle, async_finish=True)[0], x)
-            step(larger, 20)
-            buffer = None  # the handle has what it needs
-        del rows, handle
-        step(larger, 9)
-        first = deep_ep.Buffer(group, explicitly_destroy=True)
-        rows, _, _, _, handle, _ = dispatch(first, x, ids, weights)
-        first.destroy()
-        with pytest.raises(weft.InvalidArgumentError, match="Buffer that was destroyed"):
-            larger.combine(rows, handle)
-        alone = deep_ep.Buffer(None, comm=One())
-        if num_ranks > 1:
-            handle = dispatch(alone, x, ids, weights)[4]
-            with pytest.raises(weft.InvalidArgumentError, match="handle is of another group"):
-                larger.combine(x, handle)
-        step(larger, 9)
-
-    in_group(steps, num_ranks)
+@on_group()
+def test_handles_of_another_buffer(group, num_ranks):
+    buffer = deep_ep.Buffer(group)
+    x, ids, weights = tokens(9)
+    rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights)
+    larger = deep_ep.Buffer(group, 1 << 22)
+    for _ in range(2):
+        assert torch.equal(larger.combine(rows, handle)[0], x)
+        assert torch.equal(larger.dispatch(x, handle=handle)[0], torch.ones_like(rows))
+        assert torch.equal(larger.combine(rows.clone(), handle, async_finish=True)[0], x)
+        step(larger, 20)
+        buffer = None  # the handle has what it needs
+    del rows, handle
+    step(larger, 9)
+    first = deep_ep.Buffer(group, explicitly_destroy=True)
+    rows, _, _, _, handle, _ = dispatch(first, x, ids, weights)
+    first.destroy()
+    with pytest.raises(weft.InvalidArgumentError, match="Buffer that was destroyed"):
+        larger.combine(rows, handle)
+    alone = deep_ep.Buffer(None, comm=One())
+    if num_ranks > 1:
+        handle = dispatch(alone, x, ids, weights)[4]
+        with pytest.raises(weft.InvalidArgumentError, match="handle is of another group"):
+            larger.combine(x, handle)
+    step(larger, 9)
 
 
-def test_rank_without_rows():
+@on_group(2)
+def test_rank_without_rows(group):
     """A rank without rows need not know the type of the others' rows."""
-    def steps(group):
-        buffer = deep_ep.Buffer(group)
-        x, _, weights = tokens(5)
-        ids = torch.zeros(5, 1, dtype=torch.int64)  # all to rank 0
-        rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights)
-        for nothing in (torch.empty(0), torch.empty(0, HIDDEN), torch.empty(0, 3).half(),
-                        torch.empty(3, 0, dtype=torch.int64), torch.empty(HIDDEN, 0).t(), rows):
-            given = rows if len(rows) else nothing
-            for w in (None, torch.ones(10, 1) if len(rows) else torch.empty(0)):
-                out, sums, _ = buffer.combine(given, handle, topk_weights=w)
-                assert torch.equal(out, x) and (w is None or torch.equal(sums, weights))
-        narrow = x.to(torch.float8_e4m3fn), torch.ones(5, 1)
-        handle = dispatch(buffer, narrow, ids, weights)[4]
-        out = buffer.combine(rows if len(rows) else torch.empty(0), handle)[0]
-        assert torch.equal(out, x)
-        if not len(rows):
-            with pytest.raises(AssertionError, match="x has 2 rows, its dispatch 0"):
-                buffer.combine(x[:2], handle)
-            with pytest.raises(weft.InvalidArgumentError, match="topk_weights is"):
-                buffer.combine(rows, handle, topk_weights=3)
-        step(buffer, 9)
-
-    in_group(steps, 2)
+    buffer = deep_ep.Buffer(group)
+    x, _, weights = tokens(5)
+    ids = torch.zeros(5, 1, dtype=torch.int64)  # all to rank 0
+    rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights)
+    for nothing in (torch.empty(0), torch.empty(0, HIDDEN), torch.empty(0, 3).half(),
+                    torch.empty(3, 0, dtype=torch.int64), torch.empty(HIDDEN, 0).t(), rows):
+        given = rows if len(rows) else nothing
+        for w in (None, torch.ones(10, 1) if len(rows) else torch.empty(0)):
+            out, sums, _ = buffer.combine(given, handle, topk_weights=w)
+            assert torch.equal(out, x) and (w is None or torch.equal(sums, weights))
+    narrow = x.to(torch.float8_e4m3fn), torch.ones(5, 1)
+    handle = dispatch(buffer, narrow, ids, weights)[4]
+    out = buffer.combine(rows if len(rows) else torch.empty(0), handle)[0]
+    assert torch.equal(out, x)
+    if not len(rows):
+        with pytest.raises(AssertionError, match="x has 2 rows, its dispatch 0"):
+            buffer.combine(x[:2], handle)
+        with pytest.raises(weft.InvalidArgumentError, match="topk_weights is"):
+            buffer.combine(rows, handle, topk_weights=3)
+    step(buffer, 9)
 
 
-def test_types_that_differ():
+@on_group(2)
+def test_types_that_differ(group):
     """All ranks get an error at once, which names the argument, and go on."""
-    def steps(group):
-        buffer = deep_ep.Buffer(group)
-        rank = group.rank()
+    buffer = deep_ep.Buffer(group)
+    rank = group.rank()
+    step(buffer, 9)
+    x, ids, weights = tokens(9)
+    start = time.monotonic()
+    for first, second, name in (
+            (x, x.float(), r"x: it is (bfloat16|float32)\[N, 64\] on this rank"),
+            (x, torch.ones(9, 32).bfloat16(), r"x: it is bfloat16\[N, (64|32)\]"),
+            (x, torch.empty(9, 64, 2).bfloat16(), r"\[N, 64, 2\] on"),
+            (x, (x.to(torch.float8_e4m3fn), weights), r"float8_e4m3fn\[N, 64\] and float32"),
+            (x, x, "num_worst_tokens: it is (0|99) on this rank")):
+        more = {"num_worst_tokens": 99 * rank} if first is second else {}
+        with pytest.raises(weft.MismatchError, match=f"ranks disagree on .*{name}"):
+            dispatch(buffer, second if rank else first, ids, weights, **more)
         step(buffer, 9)
-        x, ids, weights = tokens(9)
-        start = time.monotonic()
-        for first, second, name in (
-                (x, x.float(), r"x: it is (bfloat16|float32)\[N, 64\] on this rank"),
-                (x, torch.ones(9, 32).bfloat16(), r"x: it is bfloat16\[N, (64|32)\]"),
-                (x, torch.empty(9, 64, 2).bfloat16(), r"\[N, 64, 2\] on"),
-                (x, (x.to(torch.float8_e4m3fn), weights), r"float8_e4m3fn\[N, 64\] and float32"),
-                (x, x, "num_worst_tokens: it is (0|99) on this rank")):
-            more = {"num_worst_tokens": 99 * rank} if first is second else {}
-            with pytest.raises(weft.MismatchError, match=f"ranks disagree on .*{name}"):
-                dispatch(buffer, second if rank else first, ids, weights, **more)
-            step(buffer, 9)
-        with pytest.raises(weft.MismatchError, match="topk_idx: it is torch.int(64|32) on this"):
-            dispatch(buffer, x, ids.int() if rank else ids, weights)
-        assert time.monotonic() - start < deep_ep.exchange.TIMEOUT_MS / 2000
-        rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights)
-        if rank == 0:  # before anything is sent
-            for wrong in (rows.float(), rows[:, :32].contiguous(), rows[:, None]):
-                with pytest.raises(weft.InvalidArgumentError, match=r"dispatch was bfloat16\[N"):
-                    buffer.combine(wrong, handle)
-            with pytest.raises(weft.InvalidArgumentError, match="x is not contiguous"):
-                buffer.combine(rows.t().contiguous().t(), handle)
-            for wrong in (torch.ones(3), torch.ones(len(rows), 2), torch.ones(len(rows), 1).half()):
-                with pytest.raises(weft.InvalidArgumentError, match="topk_weights is"):
-                    buffer.combine(rows, handle, topk_weights=wrong)
-            with pytest.raises(weft.InvalidArgumentError, match=r"room for \d+ bytes a token"):
-                buffer.dispatch(x.float().repeat(1, 2), handle=handle)
-            for wrong in (x[:3], x.t().contiguous().t(), x[:1].expand(9, 64)):
-                with pytest.raises(weft.InvalidArgumentError, match=r"x\[0\] has"):
-                    dispatch(buffer, wrong, ids, weights)
-            for wrong in (None, [x], 3, torch.tensor(1.), ()):
-                with pytest.raises(weft.InvalidArgumentError, match="x is .* must be a tensor"):
-                    dispatch(buffer, wrong, ids, weights)
-            for function in (lambda: dispatch(buffer, x, ids, weights, config=3),
-                             lambda: buffer.dispatch(x, handle=handle, config=3),
-                             lambda: buffer.combine(rows, handle, config=3)):
-                with pytest.raises(weft.InvalidArgumentError, match="config is a int"):
-                    function()
-            tables = dict(zip(("is_token_in_rank", "num_tokens_per_expert"),
-                              (handle[4], buffer.get_dispatch_layout(ids, EXPERTS)[2])))
-            for wrong in (3, ids[:, 0]):
-                with pytest.raises(weft.InvalidArgumentError, match="topk_idx is"):
-                    buffer.dispatch(x, topk_idx=wrong, topk_weights=weights, **tables)
-            right = tables | {"x": x, "topk_idx": ids, "topk_weights": weights}
-            for name in right:
-                with pytest.raises(weft.InvalidArgumentError,
-                                   match=rf"{name}.* is torch.sparse_coo; it must be a dense"):
-                    buffer.dispatch(**right | {name: right[name].to_sparse()})
-        assert torch.equal(buffer.combine(rows, handle)[0], x)
-        step(buffer, 9)
-
-    in_group(steps, 2)
+    with pytest.raises(weft.MismatchError, match="topk_idx: it is torch.int(64|32) on this"):
+        dispatch(buffer, x, ids.int() if rank else ids, weights)
+    assert time.monotonic() - start < deep_ep.exchange.TIMEOUT_MS / 2000
+    rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights)
+    if rank == 0:  # before anything is sent
+        for wrong in (rows.float(), rows[:, :32].contiguous(), rows[:, None]):
+            with pytest.raises(weft.InvalidArgumentError, match=r"dispatch was bfloat16\[N"):
+                buffer.combine(wrong, handle)
+        with pytest.raises(weft.InvalidArgumentError, match="x is not contiguous"):
+            buffer.combine(rows.t().contiguous().t(), handle)
+        for wrong in (torch.ones(3), torch.ones(len(rows), 2), torch.ones(len(rows), 1).half()):
+            with pytest.raises(weft.InvalidArgumentError, match="topk_weights is"):
+                buffer.combine(rows, handle, topk_weights=wrong)
+        with pytest.raises(weft.InvalidArgumentError, match=r"room for \d+ bytes a token"):
+            buffer.dispatch(x.float().repeat(1, 2), handle=handle)
+        for wrong in (x[:3], x.t().contiguous().t(), x[:1].expand(9, 64)):
+            with pytest.raises(weft.InvalidArgumentError, match=r"x\[0\] has"):
+                dispatch(buffer, wrong, ids, weights)
+        for wrong in (None, [x], 3, torch.tensor(1.), ()):
+            with pytest.raises(weft.InvalidArgumentError, match="x is .* must be a tensor"):
+                dispatch(buffer, wrong, ids, weights)
+        for function in (lambda: dispatch(buffer, x, ids, weights, config=3),
+                         lambda: buffer.dispatch(x, handle=handle, config=3),
+                         lambda: buffer.combine(rows, handle, config=3)):
+            with pytest.raises(weft.InvalidArgumentError, match="config is a int"):
+                function()
+        tables = dict(zip(("is_token_in_rank", "num_tokens_per_expert"),
+                          (handle[4], buffer.get_dispatch_layout(ids, EXPERTS)[2])))
+        for wrong in (3, ids[:, 0]):
+            with pytest.raises(weft.InvalidArgumentError, match="topk_idx is"):
+                buffer.dispatch(x, topk_idx=wrong, topk_weights=weights, **tables)
+        right = tables | {"x": x, "topk_idx": ids, "topk_weights": weights}
+        for name in right:
+            with pytest.raises(weft.InvalidArgumentError,
+                               match=rf"{name}.* is torch.sparse_coo; it must be a dense"):
+                buffer.dispatch(**right | {name: right[name].to_sparse()})
+    assert torch.equal(buffer.combine(rows, handle)[0], x)
+    step(buffer, 9)
 
 
-def test_too_few_worst_tokens():
+@on_group(2)
+def test_too_few_worst_tokens(group):
     """All ranks get an error with the number that is enough."""
-    def steps(group):
-        buffer = deep_ep.Buffer(group)
-        x, _, weights = tokens(12)
-        ids = torch.zeros(12, 1, dtype=torch.int64)  # 24 rows come to rank 0
-        for worst in (10, 23):
-            rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights, num_worst_tokens=worst)
-            for _ in range(2):
-                with pytest.raises(weft.CapacityError, match=f"was {worst}, and 24 rows"):
-                    buffer.combine(rows, handle)
-                with pytest.raises(weft.CapacityError, match=f"was {worst}, and 24 rows"):
-                    buffer.dispatch(x, handle=handle)
-            step(buffer, 12)
-        rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights, num_worst_tokens=24)
-        assert torch.equal(buffer.combine(rows, handle)[0], x)
-
-    in_group(steps, 2)
+    buffer = deep_ep.Buffer(group)
+    x, _, weights = tokens(12)
+    ids = torch.zeros(12, 1, dtype=torch.int64)  # 24 rows come to rank 0
+    for worst in (10, 23):
+        rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights, num_worst_tokens=worst)
+        for _ in range(2):
+            with pytest.raises(weft.CapacityError, match=f"was {worst}, and 24 rows"):
+                buffer.combine(rows, handle)
+            with pytest.raises(weft.CapacityError, match=f"was {worst}, and 24 rows"):
+                buffer.dispatch(x, handle=handle)
+        step(buffer, 12)
+    rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights, num_worst_tokens=24)
+    assert torch.equal(buffer.combine(rows, handle)[0], x)
 
 
 def test_wrong_arguments():
@@ -299,28 +291,26 @@ def test_environment(monkeypatch):
         deep_ep.Buffer(None, -1, comm=One())
 
 
-def test_settings_that_differ(monkeypatch):
+@on_group(2)
+def test_settings_that_differ(group, monkeypatch):
     """Sizes may differ. Any other wrong setting of a rank is an error on all ranks."""
-    def steps(group):
-        rank = group.rank()
-        monkeypatch.setenv("WEFT_DEEP_EP_POOL_BYTES", str(rank << 24))
-        buffer = deep_ep.Buffer(group, num_nvl_bytes=rank << 20, num_rdma_bytes=(1 - rank) << 20)
-        for num_tokens in (3, 300, 7, 5000):
-            step(buffer, num_tokens)
-        monkeypatch.setenv("WEFT_DEEP_EP_COMBINE", "rows" if rank else "sums")
-        with pytest.raises(weft.MismatchError, match="disagree on WEFT_DEEP_EP_COMBINE: "
-                           "(rows on this rank, sums|sums on this rank, rows) on rank"):
-            deep_ep.Buffer(group)
-        monkeypatch.setenv("WEFT_DEEP_EP_COMBINE", "")
-        monkeypatch.setenv("WEFT_DEEP_EP_POOL_BYTES", "1G" if rank else "1")
-        with pytest.raises(weft.InvalidArgumentError, match="WEFT_DEEP_EP_POOL_BYTES is '1G'"):
-            deep_ep.Buffer(group)
-        monkeypatch.setenv("WEFT_DEEP_EP_POOL_BYTES", "")
-        with pytest.raises(weft.MismatchError, match="disagree on enable_shrink"):
-            deep_ep.Buffer(group, enable_shrink=rank == 0)
-        step(deep_ep.Buffer(group), 9)
-
-    in_group(steps, 2)
+    rank = group.rank()
+    monkeypatch.setenv("WEFT_DEEP_EP_POOL_BYTES", str(rank << 24))
+    buffer = deep_ep.Buffer(group, num_nvl_bytes=rank << 20, num_rdma_bytes=(1 - rank) << 20)
+    for num_tokens in (3, 300, 7, 5000):
+        step(buffer, num_tokens)
+    monkeypatch.setenv("WEFT_DEEP_EP_COMBINE", "rows" if rank else "sums")
+    with pytest.raises(weft.MismatchError, match="disagree on WEFT_DEEP_EP_COMBINE: "
+                       "(rows on this rank, sums|sums on this rank, rows) on rank"):
+        deep_ep.Buffer(group)
+    monkeypatch.setenv("WEFT_DEEP_EP_COMBINE", "")
+    monkeypatch.setenv("WEFT_DEEP_EP_POOL_BYTES", "1G" if rank else "1")
+    with pytest.raises(weft.InvalidArgumentError, match="WEFT_DEEP_EP_POOL_BYTES is '1G'"):
+        deep_ep.Buffer(group)
+    monkeypatch.setenv("WEFT_DEEP_EP_POOL_BYTES", "")
+    with pytest.raises(weft.MismatchError, match="disagree on enable_shrink"):
+        deep_ep.Buffer(group, enable_shrink=rank == 0)
+    step(deep_ep.Buffer(group), 9)
 
 
 def test_destroy_of_the_last(tmp_path):

@@ -7,7 +7,7 @@ import time
 import pytest
 import weft
 from test_deep_ep import EXPERTS, HIDDEN, batch, deep_ep
-from torch_ranks import One, in_group, torch
+from torch_ranks import One, on_group, torch
 
 MAX_TOKENS, BLOCK_ROWS = 12, 5
 
@@ -40,38 +40,36 @@ def work(made, rows, counts, words, rows_per_word, value, seed):
 
 @pytest.mark.parametrize("hook", [False, True])
 @pytest.mark.parametrize("form", ["src_signals", "comp_signal"])
-def test_experts_work_during_combine(form, hook):
+@on_group(2)
+def test_experts_work_during_combine(group, form, hook):
     """The sums are those of rows that were finished before."""
-    def layers(group):
-        buffer = deep_ep.Buffer(group, low_latency_mode=True, explicitly_destroy=True)
-        for layer in range(3):
-            x, ids, weights = batch(group.rank() + 10 * layer, MAX_TOKENS - layer)
-            sums = []
-            for overlap in False, True:
-                rows, counts, handle, _, receive = buffer.low_latency_dispatch(
-                    x, ids, MAX_TOKENS, EXPERTS, use_fp8=False, return_recv_hook=hook)
-                if hook:
-                    receive()
-                made, late, args = rows.clone() * 2, rows, {}
-                if overlap:
-                    words, rows_per_word, args = words_of(form, *rows.shape[:2])
-                    value = args.get("threshold", 1)
-                    late.fill_(float("nan"))
-                    experts = threading.Thread(target=work, args=(
-                        made, late, counts.tolist(), words, rows_per_word, value, layer))
-                    experts.start()
-                out, _, receive = buffer.low_latency_combine(
-                    late if overlap else made, ids, weights, handle, return_recv_hook=hook,
-                    overlap=overlap, **args)
-                if hook:
-                    receive()
-                if overlap:
-                    experts.join()
-                sums.append(out)
-            assert torch.equal(*sums)
-        buffer.destroy()
-
-    in_group(layers, 2)
+    buffer = deep_ep.Buffer(group, low_latency_mode=True, explicitly_destroy=True)
+    for layer in range(3):
+        x, ids, weights = batch(group.rank() + 10 * layer, MAX_TOKENS - layer)
+        sums = []
+        for overlap in False, True:
+            rows, counts, handle, _, receive = buffer.low_latency_dispatch(
+                x, ids, MAX_TOKENS, EXPERTS, use_fp8=False, return_recv_hook=hook)
+            if hook:
+                receive()
+            made, late, args = rows.clone() * 2, rows, {}
+            if overlap:
+                words, rows_per_word, args = words_of(form, *rows.shape[:2])
+                value = args.get("threshold", 1)
+                late.fill_(float("nan"))
+                experts = threading.Thread(target=work, args=(
+                    made, late, counts.tolist(), words, rows_per_word, value, layer))
+                experts.start()
+            out, _, receive = buffer.low_latency_combine(
+                late if overlap else made, ids, weights, handle, return_recv_hook=hook,
+                overlap=overlap, **args)
+            if hook:
+                receive()
+            if overlap:
+                experts.join()
+            sums.append(out)
+        assert torch.equal(*sums)
+    buffer.destroy()
 
 
 def alone(monkeypatch):

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 import weft
-from torch_ranks import One, in_group, torch
+from torch_ranks import One, in_group, on_group, torch
 
 import soak_deep_ep
 from soak_refusals import memory_limit
@@ -259,29 +259,27 @@ def test_a_first_step_after_a_rank_has_died():
 
 
 @pytest.mark.parametrize("varied", VARIED, ids=str)
-def test_masks_are_the_buffers(varied):
+@on_group(3)
+def test_masks_are_the_buffers(group, varied):
     """Masks count before the first step and after it, for old shapes and new ones. After cleaning,
     all ranks are reached, also by shapes that were made without one of them."""
-    def look(group):
-        rank = group.rank()
-        buffer = deep_ep.Buffer(group, 0, 0, True, enable_shrink=True)
-        status = torch.zeros(3, dtype=torch.int32)
-        if rank != 2:
-            buffer.low_latency_update_mask_buffer(2, True)
-            buffer.low_latency_query_mask_buffer(status)
-            assert status.tolist() == [0, 0, 1]
-            for each in ({}, varied, {}):
-                got = step(buffer, **each)
-                assert got == pytest.approx(reached(each, 2), rel=0.02), each
-            with pytest.raises(weft.InvalidArgumentError, match="rank_to_mask is -1"):
-                buffer.low_latency_update_mask_buffer(-1, True)
-            with pytest.raises(weft.InvalidArgumentError, match="rank_to_mask is 3"):
-                buffer.low_latency_update_mask_buffer(3, True)
-        torch.distributed.barrier()
-        buffer.low_latency_clean_mask_buffer()
+    rank = group.rank()
+    buffer = deep_ep.Buffer(group, 0, 0, True, enable_shrink=True)
+    status = torch.zeros(3, dtype=torch.int32)
+    if rank != 2:
+        buffer.low_latency_update_mask_buffer(2, True)
         buffer.low_latency_query_mask_buffer(status)
-        assert status.tolist() == [0, 0, 0]
-        for each in (varied, {}, {"max_tokens": 33}):
-            assert step(buffer, **each) == pytest.approx(reached(each, 3), rel=0.02)
-
-    in_group(look, 3)
+        assert status.tolist() == [0, 0, 1]
+        for each in ({}, varied, {}):
+            got = step(buffer, **each)
+            assert got == pytest.approx(reached(each, 2), rel=0.02), each
+        with pytest.raises(weft.InvalidArgumentError, match="rank_to_mask is -1"):
+            buffer.low_latency_update_mask_buffer(-1, True)
+        with pytest.raises(weft.InvalidArgumentError, match="rank_to_mask is 3"):
+            buffer.low_latency_update_mask_buffer(3, True)
+    torch.distributed.barrier()
+    buffer.low_latency_clean_mask_buffer()
+    buffer.low_latency_query_mask_buffer(status)
+    assert status.tolist() == [0, 0, 0]
+    for each in (varied, {}, {"max_tokens": 33}):
+        assert step(buffer, **each) == pytest.approx(reached(each, 3), rel=0.02)

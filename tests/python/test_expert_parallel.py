@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import weft
 from oracle import Routing, even_placement, random_ids, rng
-from ranks import run
+from ranks import on_ranks, run
 from weft.dispatches import Dispatch
 from weft.expert_parallel import ints_at
 
@@ -41,25 +41,23 @@ def check_rows(comm, routing, everybody, received):
     assert received.topk_weights.tolist() == weights
 
 
-def test_what_objects_tell():
-    def tell(comm):
-        ep = weft.ExpertParallel(comm, 7)
-        about_ep = f"of <weft.ExpertParallel of 7 experts on {comm}>>"
-        assert f"of {ep}>" == about_ep
-        handle = ep.handle(2)
-        assert repr(handle) == f"<weft.Handle top-2 of 7 experts, no layout yet, {about_ep}"
-        handle.layout(np.zeros((3, 2), np.int32))
-        assert repr(handle) == f"<weft.Handle top-2 of 7 experts, 3 tokens, {about_ep}"
-        arena = weft.Arena(comm, 4096)
-        assert repr(arena) == f"<weft.Arena of 4096 bytes on {comm}>"
-        ll = weft.LowLatency(ep, 8, 4, 2, np.float32)
-        assert repr(ll) == ("<weft.LowLatency of 4 tokens of 8 float32, top-2, by expert, "
-                            f"carrier signals, {about_ep}")
-        assert repr(weft.Stream(comm)) == "<weft.Stream>"
-        handle.destroy()
-        assert repr(handle).endswith(", destroyed>")
-
-    run(tell, 2)
+@on_ranks(2)
+def test_what_objects_tell(comm):
+    ep = weft.ExpertParallel(comm, 7)
+    about_ep = f"of <weft.ExpertParallel of 7 experts on {comm}>>"
+    assert f"of {ep}>" == about_ep
+    handle = ep.handle(2)
+    assert repr(handle) == f"<weft.Handle top-2 of 7 experts, no layout yet, {about_ep}"
+    handle.layout(np.zeros((3, 2), np.int32))
+    assert repr(handle) == f"<weft.Handle top-2 of 7 experts, 3 tokens, {about_ep}"
+    arena = weft.Arena(comm, 4096)
+    assert repr(arena) == f"<weft.Arena of 4096 bytes on {comm}>"
+    ll = weft.LowLatency(ep, 8, 4, 2, np.float32)
+    assert repr(ll) == ("<weft.LowLatency of 4 tokens of 8 float32, top-2, by expert, "
+                        f"carrier signals, {about_ep}")
+    assert repr(weft.Stream(comm)) == "<weft.Stream>"
+    handle.destroy()
+    assert repr(handle).endswith(", destroyed>")
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
@@ -146,30 +144,28 @@ def test_quantised_on_the_way(scale, nodes):
     run(layer, num_ranks, num_nodes=nodes)
 
 
-def test_planes_strides_and_types():
+@on_ranks(2)
+def test_planes_strides_and_types(comm):
     """Several planes, of any type, whose rows lie apart; outputs that are given; cached."""
-    def layer(comm):
-        ids = random_ids(3, comm.rank, 10, 2, 8)
-        everybody = [random_ids(3, r, 10, 2, 8) for r in range(comm.num_ranks)]
-        routing = Routing(everybody, even_placement(8, comm.num_ranks))
-        wide = np.arange(10 * 6).reshape(10, 6).astype(np.float64) + 1000 * comm.rank
-        narrow = (np.arange(10, dtype=np.uint8) + 100 * comm.rank).reshape(10, 1)
-        handle = weft.ExpertParallel(comm, 8).handle(2)
-        handle.layout(ids)
-        handle.notify()
-        capacity = 20
-        out = (comm.heap_empty((capacity, 3), np.float64), comm.heap_empty((capacity, 1), np.uint8))
-        for _ in range(2):
-            for array in out:
-                array[:] = 77
-            handle.dispatch((wide[:, :3], narrow), out, capacity=capacity)
-            order = routing.rows_of(comm.rank)
-            assert out[0][:len(order)].tolist() == [
-                [1000.0 * s + 6 * t + c for c in range(3)] for s, t in order]
-            assert out[1][:len(order), 0].tolist() == [100 * s + t for s, t in order]
-            assert (out[0][len(order):] == 77).all()
-
-    run(layer, 2)
+    ids = random_ids(3, comm.rank, 10, 2, 8)
+    everybody = [random_ids(3, r, 10, 2, 8) for r in range(comm.num_ranks)]
+    routing = Routing(everybody, even_placement(8, comm.num_ranks))
+    wide = np.arange(10 * 6).reshape(10, 6).astype(np.float64) + 1000 * comm.rank
+    narrow = (np.arange(10, dtype=np.uint8) + 100 * comm.rank).reshape(10, 1)
+    handle = weft.ExpertParallel(comm, 8).handle(2)
+    handle.layout(ids)
+    handle.notify()
+    capacity = 20
+    out = (comm.heap_empty((capacity, 3), np.float64), comm.heap_empty((capacity, 1), np.uint8))
+    for _ in range(2):
+        for array in out:
+            array[:] = 77
+        handle.dispatch((wide[:, :3], narrow), out, capacity=capacity)
+        order = routing.rows_of(comm.rank)
+        assert out[0][:len(order)].tolist() == [
+            [1000.0 * s + 6 * t + c for c in range(3)] for s, t in order]
+        assert out[1][:len(order), 0].tolist() == [100 * s + t for s, t in order]
+        assert (out[0][len(order):] == 77).all()
 
 
 def test_replicas_and_tables():
@@ -314,54 +310,50 @@ def test_dispatch_made_before_counts():
     run(layer, num_ranks)
 
 
-def test_capacity_mode():
-    def layer(comm):
-        ids = np.zeros((5, 1), np.int64)  # all to rank 0
-        handle = weft.ExpertParallel(comm, 2).handle(1)
-        handle.layout(ids)
-        handle.notify()
-        out = comm.heap_empty((6, 4), np.float32)
-        x = np.full((5, 4), comm.rank + 1, np.float32)
-        stream = weft.Stream(comm)
-        received = handle.dispatch(x, out, topk_idx=ids, stream=stream,
-                                   recv_topk_idx=comm.heap_empty((6, 1), np.int64))
-        stream.synchronize()
-        if comm.rank == 0:
-            assert out[:, 0].tolist() == [1, 1, 1, 1, 1, 2]
-            with pytest.raises(weft.CapacityError, match="4"):
-                handle.check()
-        else:
-            assert (received.topk_idx == -1).all()
+@on_ranks(2)
+def test_capacity_mode(comm):
+    ids = np.zeros((5, 1), np.int64)  # all to rank 0
+    handle = weft.ExpertParallel(comm, 2).handle(1)
+    handle.layout(ids)
+    handle.notify()
+    out = comm.heap_empty((6, 4), np.float32)
+    x = np.full((5, 4), comm.rank + 1, np.float32)
+    stream = weft.Stream(comm)
+    received = handle.dispatch(x, out, topk_idx=ids, stream=stream,
+                               recv_topk_idx=comm.heap_empty((6, 1), np.int64))
+    stream.synchronize()
+    if comm.rank == 0:
+        assert out[:, 0].tolist() == [1, 1, 1, 1, 1, 2]
+        with pytest.raises(weft.CapacityError, match="4"):
             handle.check()
-        sums = handle.combine(out)
-        assert sums[:, 0].tolist() == ([1] * 5 if comm.rank == 0 else [2, 0, 0, 0, 0])
+    else:
+        assert (received.topk_idx == -1).all()
+        handle.check()
+    sums = handle.combine(out)
+    assert sums[:, 0].tolist() == ([1] * 5 if comm.rank == 0 else [2, 0, 0, 0, 0])
 
-    run(layer, 2)
 
-
-def test_streams_and_temporaries():
+@on_ranks(2)
+def test_streams_and_temporaries(comm):
     """Operations on a stream use arrays that nobody else keeps."""
-    def layer(comm):
-        ep = weft.ExpertParallel(comm, 8)
-        arena = weft.Arena(comm, 4 << 20)
-        stream = weft.Stream(comm)
-        handle = ep.handle(2)
-        for step in range(30):
-            def ids(step=step):
-                return random_ids(step, comm.rank, 50, 2, 8)
+    ep = weft.ExpertParallel(comm, 8)
+    arena = weft.Arena(comm, 4 << 20)
+    stream = weft.Stream(comm)
+    handle = ep.handle(2)
+    for step in range(30):
+        def ids(step=step):
+            return random_ids(step, comm.rank, 50, 2, 8)
 
-            handle.layout(ids(), stream)
-            handle.notify(stream)
-            x = np.full((50, 64), step + 1, np.float32)
-            rows = handle.dispatch(x.copy(), arena=arena, stream=stream).x
-            out = handle.combine(rows, stream=stream)
-            del rows, x
-            np.ones((50, 64), np.float32)  # where the copy may have been
-            stream.synchronize()
-            num_ranks = [len({int(i) // 4 for i in row if i >= 0}) for row in ids()]
-            assert out[:, 5].tolist() == [(step + 1.0) * n for n in num_ranks]
-
-    run(layer, 2)
+        handle.layout(ids(), stream)
+        handle.notify(stream)
+        x = np.full((50, 64), step + 1, np.float32)
+        rows = handle.dispatch(x.copy(), arena=arena, stream=stream).x
+        out = handle.combine(rows, stream=stream)
+        del rows, x
+        np.ones((50, 64), np.float32)  # where the copy may have been
+        stream.synchronize()
+        num_ranks = [len({int(i) // 4 for i in row if i >= 0}) for row in ids()]
+        assert out[:, 5].tolist() == [(step + 1.0) * n for n in num_ranks]
 
 
 @pytest.mark.parametrize("call, message", [
@@ -391,19 +383,17 @@ def test_streams_and_temporaries():
     (lambda h, x, ids: weft.rows.quantise(h.ep.comm, x[:, :0], group=0), "hidden is 0"),
     (lambda h, x, ids: weft.rows.quantise(h.ep.comm, x, narrow=weft.Dtype.LOG_10BIT), "of 128"),
 ])
-def test_arguments(call, message):
-    def refused(comm):
-        handle = weft.ExpertParallel(comm, 4).handle(2)
-        with pytest.raises(weft.InvalidArgumentError, match="layout"):
-            handle.dispatch(np.zeros((4, 8), np.float32), np.zeros((4, 8), np.float32))
-        ids = np.array([[0, 1]] * 4)
-        handle.layout(ids)
-        handle.notify()
-        with pytest.raises(weft.InvalidArgumentError, match=message) as caught:
-            call(handle, np.zeros((4, 8), np.float32), ids)
-        assert caught.value.code == weft.Result.ERROR_INVALID_ARGUMENT
-
-    run(refused, 1)
+@on_ranks(1)
+def test_arguments(comm, call, message):
+    handle = weft.ExpertParallel(comm, 4).handle(2)
+    with pytest.raises(weft.InvalidArgumentError, match="layout"):
+        handle.dispatch(np.zeros((4, 8), np.float32), np.zeros((4, 8), np.float32))
+    ids = np.array([[0, 1]] * 4)
+    handle.layout(ids)
+    handle.notify()
+    with pytest.raises(weft.InvalidArgumentError, match=message) as caught:
+        call(handle, np.zeros((4, 8), np.float32), ids)
+    assert caught.value.code == weft.Result.ERROR_INVALID_ARGUMENT
 
 
 # ---------------------------------------------------------------- expanded layout
@@ -472,28 +462,26 @@ def test_expanded(shape, order, alignment):
     run(layer, num_ranks, num_nodes=nodes)
 
 
-def test_expanded_is_refused():
-    def layer(comm):
-        ids = np.array([[0, 1], [1, -1]], np.int32)
-        handle = weft.ExpertParallel(comm, 2, staging_bytes=1 << 16).handle(2)
-        handle.layout(ids)
-        handle.notify()
-        x = np.ones((2, 3), np.float32)
-        with pytest.raises(weft.InvalidArgumentError, match="one of them must be given"):
-            handle.expand(x)
-        with pytest.raises(weft.InvalidArgumentError, match="only after a weft_ep_expand"):
-            handle.expand(x, choice_rows=ids)
-        with pytest.raises(weft.InvalidArgumentError, match="first dimension must be 2 rows"):
-            handle.expand(x[:1], topk_idx=ids)
-        with pytest.raises(weft.InvalidArgumentError, match="out has 2 arrays, planes 1"):
-            handle.expand(x, (x, x), topk_idx=ids)
-        rows = handle.expand(x, topk_idx=ids, capacity=2).x
-        assert rows.tolist() == [[1] * 3] * 2
-        with pytest.raises(weft.CapacityError, match="1 choices have none"):
-            handle.check()
-        with pytest.raises(weft.InvalidArgumentError, match="out_dtype is WEFT_FP16"):
-            handle.reduce(rows, ids, out_dtype=np.float16)
-        wide = handle.reduce(rows.astype(np.float16), ids - 1, out_dtype=np.float32)
-        assert wide.dtype == np.float32 and wide.tolist() == [[1] * 3, [1] * 3]
-
-    run(layer, 1)
+@on_ranks(1)
+def test_expanded_is_refused(comm):
+    ids = np.array([[0, 1], [1, -1]], np.int32)
+    handle = weft.ExpertParallel(comm, 2, staging_bytes=1 << 16).handle(2)
+    handle.layout(ids)
+    handle.notify()
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(weft.InvalidArgumentError, match="one of them must be given"):
+        handle.expand(x)
+    with pytest.raises(weft.InvalidArgumentError, match="only after a weft_ep_expand"):
+        handle.expand(x, choice_rows=ids)
+    with pytest.raises(weft.InvalidArgumentError, match="first dimension must be 2 rows"):
+        handle.expand(x[:1], topk_idx=ids)
+    with pytest.raises(weft.InvalidArgumentError, match="out has 2 arrays, planes 1"):
+        handle.expand(x, (x, x), topk_idx=ids)
+    rows = handle.expand(x, topk_idx=ids, capacity=2).x
+    assert rows.tolist() == [[1] * 3] * 2
+    with pytest.raises(weft.CapacityError, match="1 choices have none"):
+        handle.check()
+    with pytest.raises(weft.InvalidArgumentError, match="out_dtype is WEFT_FP16"):
+        handle.reduce(rows, ids, out_dtype=np.float16)
+    wide = handle.reduce(rows.astype(np.float16), ids - 1, out_dtype=np.float32)
+    assert wide.dtype == np.float32 and wide.tolist() == [[1] * 3, [1] * 3]

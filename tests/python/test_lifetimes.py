@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 import weft
-from ranks import LIMIT_S, launch, run
+from ranks import LIMIT_S, launch, on_ranks, run
 
 
 def everything(comm):
@@ -34,65 +34,59 @@ def everything(comm):
             comm.heap_empty(100, np.int8), comm.split(0), comm]
 
 
-def test_any_order():
-    def drop(comm):
-        for seed in range(12):
-            objects = everything(comm.split(0))
-            random.Random(10 * seed + comm.rank).shuffle(objects)
-            if seed % 3 == 0:  # by reference counts, one by one
-                while objects:
-                    objects.pop()
-            elif seed % 3 == 1:  # a cycle, which the collector ends as it likes
-                objects.append(objects)
-                del objects
-                gc.collect()
-            else:
-                for each in objects:
-                    if hasattr(each, "destroy"):
-                        each.destroy()
-        x = np.ones(3, np.float32)
-        assert weft.Collectives(comm).all_reduce(x)[0] == comm.num_ranks
-
-    run(drop, 2)
+@on_ranks(2)
+def test_any_order(comm):
+    for seed in range(12):
+        objects = everything(comm.split(0))
+        random.Random(10 * seed + comm.rank).shuffle(objects)
+        if seed % 3 == 0:  # by reference counts, one by one
+            while objects:
+                objects.pop()
+        elif seed % 3 == 1:  # a cycle, which the collector ends as it likes
+            objects.append(objects)
+            del objects
+            gc.collect()
+        else:
+            for each in objects:
+                if hasattr(each, "destroy"):
+                    each.destroy()
+    x = np.ones(3, np.float32)
+    assert weft.Collectives(comm).all_reduce(x)[0] == comm.num_ranks
 
 
-def test_operations_keep_arrays():
-    def enqueue(comm):
-        coll = weft.Collectives(comm)
-        stream, other, event = weft.Stream(comm), weft.Stream(comm), weft.Event(comm)
-        for how in ("stream", "event", "other stream"):
-            comm.host_barrier()
-            if comm.rank == 1:
-                time.sleep(0.2)
-            x = np.ones(1 << 16, np.float32)
-            is_gone = weakref.ref(x)
-            out = coll.all_reduce(x, stream=stream)
-            del x
-            if comm.rank == 0:  # rank 1 has not come yet, as a rule
-                assert is_gone() is not None
-            event.record(stream)
-            if how == "stream":
-                stream.synchronize()
-            elif how == "event":
-                event.synchronize()
-            else:
-                other.wait_event(event)
-                other.synchronize()
-            assert (out == 2).all() and is_gone() is None, how
-
-    run(enqueue, 2)
+@on_ranks(2)
+def test_operations_keep_arrays(comm):
+    coll = weft.Collectives(comm)
+    stream, other, event = weft.Stream(comm), weft.Stream(comm), weft.Event(comm)
+    for how in ("stream", "event", "other stream"):
+        comm.host_barrier()
+        if comm.rank == 1:
+            time.sleep(0.2)
+        x = np.ones(1 << 16, np.float32)
+        is_gone = weakref.ref(x)
+        out = coll.all_reduce(x, stream=stream)
+        del x
+        if comm.rank == 0:  # rank 1 has not come yet, as a rule
+            assert is_gone() is not None
+        event.record(stream)
+        if how == "stream":
+            stream.synchronize()
+        elif how == "event":
+            event.synchronize()
+        else:
+            other.wait_event(event)
+            other.synchronize()
+        assert (out == 2).all() and is_gone() is None, how
 
 
-def test_dropped_stream_finishes():
-    def drop(comm):
-        coll = weft.Collectives(comm)
-        out = np.zeros(1000, np.float32)
-        stream = weft.Stream(comm)
-        coll.all_reduce(np.ones(1000, np.float32), out, stream=stream)
-        del stream
-        assert (out == 2).all()
-
-    run(drop, 2)
+@on_ranks(2)
+def test_dropped_stream_finishes(comm):
+    coll = weft.Collectives(comm)
+    out = np.zeros(1000, np.float32)
+    stream = weft.Stream(comm)
+    coll.all_reduce(np.ones(1000, np.float32), out, stream=stream)
+    del stream
+    assert (out == 2).all()
 
 
 BODY = """

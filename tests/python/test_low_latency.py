@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import weft
 from oracle import Routing, even_placement, random_ids, rng
-from ranks import run
+from ranks import on_ranks, run
 
 TOKENS, TOPK, EXPERTS, HIDDEN = 6, 3, 8, 256
 
@@ -111,60 +111,56 @@ def test_by_expert(num_ranks, phases):
     run(steps, num_ranks)
 
 
-def test_rows_are_finished_during_combine():
-    def steps(comm):
-        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32)
-        num_local, capacity, rows_per_word = EXPERTS // 2, 2 * TOKENS, 5
-        for step in range(3):
-            routing, x, weights = batch(step, 2)
-            got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
-            late = np.full_like(got.rows, np.nan)
-            words = np.zeros((num_local, -(-capacity // rows_per_word)), np.uint32)
+@on_ranks(2)
+def test_rows_are_finished_during_combine(comm):
+    ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32)
+    num_local, capacity, rows_per_word = EXPERTS // 2, 2 * TOKENS, 5
+    for step in range(3):
+        routing, x, weights = batch(step, 2)
+        got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
+        late = np.full_like(got.rows, np.nan)
+        words = np.zeros((num_local, -(-capacity // rows_per_word)), np.uint32)
 
-            def work(made=got.rows, late=late, words=words):
-                for expert in reversed(range(num_local)):
-                    for word in range(words.shape[1]):
-                        rows = slice(word * rows_per_word, (word + 1) * rows_per_word)
-                        late[expert, rows] = made[expert, rows]
-                        words[expert, word] = 7
+        def work(made=got.rows, late=late, words=words):
+            for expert in reversed(range(num_local)):
+                for word in range(words.shape[1]):
+                    rows = slice(word * rows_per_word, (word + 1) * rows_per_word)
+                    late[expert, rows] = made[expert, rows]
+                    words[expert, word] = 7
 
-            experts = threading.Timer(0.01, work)
-            experts.start()
-            sums = ll.combine(late, signals=weft.RowSignals(words, 7, rows_per_word))
-            experts.join()
-            assert sums.tobytes() == weighted_sums(routing, x, weights, comm.rank).tobytes()
-        for signals, message in (
-                (weft.RowSignals(words[:, :2].copy(), 7, 5), r"signals.words is uint32\[4, 2\]"),
-                (weft.RowSignals(words, 0, 5), "signal_value is 0"),
-                (weft.RowSignals(words, -1, 5), "signals.value is -1, allowed are 0"),
-                (weft.RowSignals(words[:, :1].copy(), 7, -1), "rows_per_signal is -1")):
-            ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
-            with pytest.raises(weft.InvalidArgumentError, match=message):
-                ll.combine(late, signals=signals)
-            ll.combine(late)
-
-    run(steps, 2)
+        experts = threading.Timer(0.01, work)
+        experts.start()
+        sums = ll.combine(late, signals=weft.RowSignals(words, 7, rows_per_word))
+        experts.join()
+        assert sums.tobytes() == weighted_sums(routing, x, weights, comm.rank).tobytes()
+    for signals, message in (
+            (weft.RowSignals(words[:, :2].copy(), 7, 5), r"signals.words is uint32\[4, 2\]"),
+            (weft.RowSignals(words, 0, 5), "signal_value is 0"),
+            (weft.RowSignals(words, -1, 5), "signals.value is -1, allowed are 0"),
+            (weft.RowSignals(words[:, :1].copy(), 7, -1), "rows_per_signal is -1")):
+        ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
+        with pytest.raises(weft.InvalidArgumentError, match=message):
+            ll.combine(late, signals=signals)
+        ll.combine(late)
 
 
-def test_two_results_and_release():
-    def overlap(comm):
-        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32)
-        first, second = batch(4, 2), batch(5, 2)
-        rows = []
-        for routing, x, weights in (first, second):
-            rows.append(ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank]))
-        with pytest.raises(weft.InvalidArgumentError):
-            ll.dispatch(first[1][comm.rank], first[0].ids[comm.rank])
-        check_rows(comm, first[0], first[1], rows[0])
-        for _ in range(2):
-            sums = ll.combine(rows[0].rows, keep=True)
-            assert sums.tobytes() == weighted_sums(*first, comm.rank).tobytes()
-        ll.release()
-        check_rows(comm, second[0], second[1], rows[1])
-        sums = ll.combine(rows[1].rows)
-        assert sums.tobytes() == weighted_sums(*second, comm.rank).tobytes()
-
-    run(overlap, 2)
+@on_ranks(2)
+def test_two_results_and_release(comm):
+    ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32)
+    first, second = batch(4, 2), batch(5, 2)
+    rows = []
+    for routing, x, weights in (first, second):
+        rows.append(ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank]))
+    with pytest.raises(weft.InvalidArgumentError):
+        ll.dispatch(first[1][comm.rank], first[0].ids[comm.rank])
+    check_rows(comm, first[0], first[1], rows[0])
+    for _ in range(2):
+        sums = ll.combine(rows[0].rows, keep=True)
+        assert sums.tobytes() == weighted_sums(*first, comm.rank).tobytes()
+    ll.release()
+    check_rows(comm, second[0], second[1], rows[1])
+    sums = ll.combine(rows[1].rows)
+    assert sums.tobytes() == weighted_sums(*second, comm.rank).tobytes()
 
 
 def test_by_rank():
@@ -196,76 +192,70 @@ def test_by_rank():
 
 @pytest.mark.parametrize("scale", list(weft.ScaleKind))
 @pytest.mark.parametrize("columns", [False, True])
-def test_quantised(scale, columns):
+@on_ranks(2)
+def test_quantised(comm, scale, columns):
     """FP8 rows and scales are those that quantise() makes; answers by row, in order of choices."""
-    def step(comm):
-        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32,
-                             narrow=weft.Dtype.FP8_E4M3, group=64, scale=scale,
-                             scale_columns=columns, answer=weft.LlAnswer.ROWS)
-        routing, x, weights = batch(6, 2)
-        got = ll.dispatch(x[comm.rank], routing.ids[comm.rank])
-        answers = np.zeros((*got.rows.shape[:2], HIDDEN), np.float32)
-        for expert, rows in enumerate(rows_of_experts(routing, comm.rank)):
-            for i, (s, t) in enumerate(rows):
-                row, scales = weft.rows.quantise(comm, x[s][t:t + 1], group=64, scale=scale)
-                assert got.rows[expert, i].tolist() == row[0].tolist()
-                mine = got.scales[expert, i]
-                if columns and scale == weft.ScaleKind.UE8M0:
-                    mine = np.ascontiguousarray(mine).view(np.uint8)[:4]
-                assert mine.tolist() == scales[0].tolist()
-                answers[expert, i] = x[s][t]
-        sums = ll.combine(answers, topk_weights=weights[comm.rank])
-        expected = np.zeros_like(x[comm.rank])
-        for k in range(TOPK):
-            is_routed = routing.ids[comm.rank][:, k:k + 1] >= 0
-            expected += np.where(is_routed, weights[comm.rank][:, k:k + 1] * x[comm.rank], 0)
-        assert sums.tobytes() == expected.tobytes()
-
-    run(step, 2)
+    ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32,
+                         narrow=weft.Dtype.FP8_E4M3, group=64, scale=scale,
+                         scale_columns=columns, answer=weft.LlAnswer.ROWS)
+    routing, x, weights = batch(6, 2)
+    got = ll.dispatch(x[comm.rank], routing.ids[comm.rank])
+    answers = np.zeros((*got.rows.shape[:2], HIDDEN), np.float32)
+    for expert, rows in enumerate(rows_of_experts(routing, comm.rank)):
+        for i, (s, t) in enumerate(rows):
+            row, scales = weft.rows.quantise(comm, x[s][t:t + 1], group=64, scale=scale)
+            assert got.rows[expert, i].tolist() == row[0].tolist()
+            mine = got.scales[expert, i]
+            if columns and scale == weft.ScaleKind.UE8M0:
+                mine = np.ascontiguousarray(mine).view(np.uint8)[:4]
+            assert mine.tolist() == scales[0].tolist()
+            answers[expert, i] = x[s][t]
+    sums = ll.combine(answers, topk_weights=weights[comm.rank])
+    expected = np.zeros_like(x[comm.rank])
+    for k in range(TOPK):
+        is_routed = routing.ids[comm.rank][:, k:k + 1] >= 0
+        expected += np.where(is_routed, weights[comm.rank][:, k:k + 1] * x[comm.rank], 0)
+    assert sums.tobytes() == expected.tobytes()
 
 
-def test_arguments():
-    def refused(comm):
-        ep = weft.ExpertParallel(comm, EXPERTS)
-        ll = weft.LowLatency(ep, HIDDEN, TOKENS, TOPK, np.float32)
-        x = np.zeros((2, HIDDEN), np.float32)
-        ids = np.zeros((2, TOPK), np.int32)
-        for call, message in (
-                (lambda: ll.dispatch(x.astype(np.float16), ids), "x is float16"),
-                (lambda: ll.dispatch(x, ids[:1]), r"topk_idx is int32\[1, 3\]"),
-                (lambda: ll.dispatch(np.zeros((7, HIDDEN), np.float32), ids), "topk_idx"),
-                (lambda: ll.combine(x), "x is float32"),
-                (lambda: weft.LowLatency(ep, HIDDEN, 0, TOPK, np.float32), "max_tokens")):
-            with pytest.raises(weft.InvalidArgumentError, match=message):
-                call()
-
-    run(refused, 1)
+@on_ranks(1)
+def test_arguments(comm):
+    ep = weft.ExpertParallel(comm, EXPERTS)
+    ll = weft.LowLatency(ep, HIDDEN, TOKENS, TOPK, np.float32)
+    x = np.zeros((2, HIDDEN), np.float32)
+    ids = np.zeros((2, TOPK), np.int32)
+    for call, message in (
+            (lambda: ll.dispatch(x.astype(np.float16), ids), "x is float16"),
+            (lambda: ll.dispatch(x, ids[:1]), r"topk_idx is int32\[1, 3\]"),
+            (lambda: ll.dispatch(np.zeros((7, HIDDEN), np.float32), ids), "topk_idx"),
+            (lambda: ll.combine(x), "x is float32"),
+            (lambda: weft.LowLatency(ep, HIDDEN, 0, TOPK, np.float32), "max_tokens")):
+        with pytest.raises(weft.InvalidArgumentError, match=message):
+            call()
 
 
-def test_masks():
-    def step(comm):
-        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32,
-                             on_missing=weft.LlOnMissing.MASK)
-        routing, x, weights = batch(2, 3)
-        mask, missing = np.array([0, 0, 1], np.int32), np.full(3, 7, np.int32)
-        if comm.rank == 2:
-            ll.mask(np.array([1, 1, 0], np.int32))
-        else:
-            ll.mask(mask)
-            got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
-            assert got.missing_ranks.tolist() == mask.tolist()
-            assert got.num_rows_per_rank[2] == 0
-            sums = ll.combine(got.rows, missing_ranks=missing)
-            assert missing.tolist() == mask.tolist()
-            alone = Routing([np.where(ids >= 16 // 3, -1, ids) for ids in routing.ids],
-                            routing.expert_ranks)  # without the experts of rank 2
-            assert sums.tobytes() == weighted_sums(alone, x, weights, comm.rank).tobytes()
-        comm.host_barrier()
-        ll.unmask(np.zeros(3, np.int32), 1)
-        assert ll.query_mask(missing).tolist() == [0, 0, 0]
+@on_ranks(3)
+def test_masks(comm):
+    ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32,
+                         on_missing=weft.LlOnMissing.MASK)
+    routing, x, weights = batch(2, 3)
+    mask, missing = np.array([0, 0, 1], np.int32), np.full(3, 7, np.int32)
+    if comm.rank == 2:
+        ll.mask(np.array([1, 1, 0], np.int32))
+    else:
+        ll.mask(mask)
         got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
-        check_rows(comm, routing, x, got)
-        sums = ll.combine(got.rows)
-        assert sums.tobytes() == weighted_sums(routing, x, weights, comm.rank).tobytes()
-
-    run(step, 3)
+        assert got.missing_ranks.tolist() == mask.tolist()
+        assert got.num_rows_per_rank[2] == 0
+        sums = ll.combine(got.rows, missing_ranks=missing)
+        assert missing.tolist() == mask.tolist()
+        alone = Routing([np.where(ids >= 16 // 3, -1, ids) for ids in routing.ids],
+                        routing.expert_ranks)  # without the experts of rank 2
+        assert sums.tobytes() == weighted_sums(alone, x, weights, comm.rank).tobytes()
+    comm.host_barrier()
+    ll.unmask(np.zeros(3, np.int32), 1)
+    assert ll.query_mask(missing).tolist() == [0, 0, 0]
+    got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
+    check_rows(comm, routing, x, got)
+    sums = ll.combine(got.rows)
+    assert sums.tobytes() == weighted_sums(routing, x, weights, comm.rank).tobytes()

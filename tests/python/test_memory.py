@@ -7,40 +7,38 @@ import numpy as np
 import pytest
 import weft
 import weft.shared_memory
-from ranks import launch, run
+from ranks import launch, on_ranks, run
 
 
-def test_communicator():
-    def look(comm):
-        assert comm.num_ranks == 4 and comm.machine == weft.Machine.CPU
-        assert [comm.node(r) for r in range(5)] == [0, 0, 1, 1, -1]
-        assert comm.team(weft.Team.LOCAL) == [comm.rank & 2, comm.rank | 1]
-        assert comm.team(weft.Team.RAIL) == [comm.rank & 1, 2 + (comm.rank & 1)]
-        for like in (bytes, bytearray, np.uint8):
-            mine = np.array([65 + comm.rank], np.uint8) if like is np.uint8 else \
-                like([65 + comm.rank])
-            assert comm.host_all_gather(mine) == [b"A", b"B", b"C", b"D"]
-        with pytest.raises(TypeError):
-            comm.host_all_gather("ABCD")
-        for call in (lambda: comm.node(2**32), lambda: comm.split(2**31),
-                     lambda: comm.on_rank(np.zeros(1), 2**32)):
-            with pytest.raises(weft.InvalidArgumentError,
-                               match=f"is ({2**32}|{2**31}), allowed are -{2**31}..{2**31 - 1}"):
-                call()
-        with pytest.raises(TypeError, match="rank is '0'; it must be an integer"):
-            comm.node("0")
-        comm.barrier()
-        odd = comm.split(comm.rank % 2 if comm.rank < 3 else -1, key=-comm.rank)
-        assert (odd is None) == (comm.rank == 3)
-        if odd:
-            assert odd.num_ranks == (2 if comm.rank % 2 == 0 else 1)
-            assert odd.parent_rank(0) == (2 if comm.rank % 2 == 0 else 1)
-            odd.destroy()
-        strided = comm.split_strided(0, 3, 2)
-        assert (strided is None) == (comm.rank in (1, 2))
-        assert comm.net().engine
-
-    run(look, 4, num_nodes=2)
+@on_ranks(4, num_nodes=2)
+def test_communicator(comm):
+    assert comm.num_ranks == 4 and comm.machine == weft.Machine.CPU
+    assert [comm.node(r) for r in range(5)] == [0, 0, 1, 1, -1]
+    assert comm.team(weft.Team.LOCAL) == [comm.rank & 2, comm.rank | 1]
+    assert comm.team(weft.Team.RAIL) == [comm.rank & 1, 2 + (comm.rank & 1)]
+    for like in (bytes, bytearray, np.uint8):
+        mine = np.array([65 + comm.rank], np.uint8) if like is np.uint8 else \
+            like([65 + comm.rank])
+        assert comm.host_all_gather(mine) == [b"A", b"B", b"C", b"D"]
+    with pytest.raises(TypeError):
+        comm.host_all_gather("ABCD")
+    for call in (lambda: comm.node(2**32), lambda: comm.split(2**31),
+                 lambda: comm.on_rank(np.zeros(1), 2**32)):
+        with pytest.raises(weft.InvalidArgumentError,
+                           match=f"is ({2**32}|{2**31}), allowed are -{2**31}..{2**31 - 1}"):
+            call()
+    with pytest.raises(TypeError, match="rank is '0'; it must be an integer"):
+        comm.node("0")
+    comm.barrier()
+    odd = comm.split(comm.rank % 2 if comm.rank < 3 else -1, key=-comm.rank)
+    assert (odd is None) == (comm.rank == 3)
+    if odd:
+        assert odd.num_ranks == (2 if comm.rank % 2 == 0 else 1)
+        assert odd.parent_rank(0) == (2 if comm.rank % 2 == 0 else 1)
+        odd.destroy()
+    strided = comm.split_strided(0, 3, 2)
+    assert (strided is None) == (comm.rank in (1, 2))
+    assert comm.net().engine
 
 
 def test_from_env():
@@ -50,99 +48,89 @@ def test_from_env():
     assert sorted(done.stdout.splitlines()) == [f"[{r}] {r} 3" for r in range(3)]
 
 
-def test_heap():
-    def use(comm):
-        shared = comm.heap_empty((3, 5), np.int64)
-        shared[:] = comm.rank
-        comm.host_barrier()
-        other = comm.on_rank(shared, 1 - comm.rank)
-        assert other.shape == (3, 5) and (other == 1 - comm.rank).all()
-        comm.host_barrier()
-        assert comm.on_rank(np.zeros(3), 0) is None
-        assert comm.heap_empty(0, np.float32).shape == (0,)
-        used = comm.heap_info().used_bytes
-        comm.heap_free(shared)
-        assert comm.heap_info().used_bytes < used
-        for dtype, name in ((weft.Dtype.BF16, "uint16"), ("bfloat16", "uint16"),
-                            (weft.Dtype.FP8_E4M3, "uint8"), ("float16", "float16"),
-                            (np.dtype(np.int8), "int8"), (bool, "bool")):
-            assert comm.heap_empty(2, dtype).dtype == name
-        assert comm.heap_empty(np.int32(2), np.float32).shape == (2,)
-        for shape, dtype, message in ((3, np.complex64, "complex64"),
-                                      ((2, -1), np.float32, r"shape is \[2, -1\]")):
-            with pytest.raises(weft.InvalidArgumentError, match=message):
-                comm.heap_empty(shape, dtype)
-        with pytest.raises(weft.InvalidArgumentError):
-            comm.heap_free(np.zeros(3))
-
-    run(use, 2)
+@on_ranks(2)
+def test_heap(comm):
+    shared = comm.heap_empty((3, 5), np.int64)
+    shared[:] = comm.rank
+    comm.host_barrier()
+    other = comm.on_rank(shared, 1 - comm.rank)
+    assert other.shape == (3, 5) and (other == 1 - comm.rank).all()
+    comm.host_barrier()
+    assert comm.on_rank(np.zeros(3), 0) is None
+    assert comm.heap_empty(0, np.float32).shape == (0,)
+    used = comm.heap_info().used_bytes
+    comm.heap_free(shared)
+    assert comm.heap_info().used_bytes < used
+    for dtype, name in ((weft.Dtype.BF16, "uint16"), ("bfloat16", "uint16"),
+                        (weft.Dtype.FP8_E4M3, "uint8"), ("float16", "float16"),
+                        (np.dtype(np.int8), "int8"), (bool, "bool")):
+        assert comm.heap_empty(2, dtype).dtype == name
+    assert comm.heap_empty(np.int32(2), np.float32).shape == (2,)
+    for shape, dtype, message in ((3, np.complex64, "complex64"),
+                                  ((2, -1), np.float32, r"shape is \[2, -1\]")):
+        with pytest.raises(weft.InvalidArgumentError, match=message):
+            comm.heap_empty(shape, dtype)
+    with pytest.raises(weft.InvalidArgumentError):
+        comm.heap_free(np.zeros(3))
 
 
-def test_mismatch_of_sizes():
-    def differ(comm):
-        with pytest.raises(weft.MismatchError):
-            comm.heap_empty(3 + comm.rank, np.float64)
-        comm.check()  # it goes on
-
-    run(differ, 2)
+@on_ranks(2)
+def test_mismatch_of_sizes(comm):
+    with pytest.raises(weft.MismatchError):
+        comm.heap_empty(3 + comm.rank, np.float64)
+    comm.check()  # it goes on
 
 
-def test_arena():
-    def use(comm):
-        arena = weft.Arena(comm, 4096 * (comm.rank + 1))
-        part = None
-        for _ in range(100):  # what is dropped comes back
-            del part
-            array = arena.empty((30, 32), np.float32)
-            part = array[3:5]
-            del array
-            part[:] = 7
-        with pytest.raises(weft.OutOfMemoryError, match="free"):
-            arena.empty(4096 * (comm.rank + 1), np.uint8)
+@on_ranks(2)
+def test_arena(comm):
+    arena = weft.Arena(comm, 4096 * (comm.rank + 1))
+    part = None
+    for _ in range(100):  # what is dropped comes back
         del part
-        assert arena.empty(4096 * (comm.rank + 1), np.uint8).nbytes == 4096 * (comm.rank + 1)
-        gone = arena.empty(5, np.int32)
-        arena.destroy()
-        gone[:] = 3
-        with pytest.raises(weft.InvalidArgumentError, match="arena has been destroyed"):
-            arena.empty(1, np.int8)
-
-    run(use, 2)
-
-
-def test_register():
-    def use(comm):
-        own = np.ones(5000, np.float32)
-        is_direct = comm.register(own if comm.rank == 0 else None)
-        assert isinstance(is_direct, bool)
-        weft.Collectives(comm).all_reduce(own, own)
-        assert (own == 2).all()
-        comm.unregister(own if comm.rank == 0 else None)
-
-    run(use, 2)
-
-
-def test_arrays_keep_the_communicator():
-    def use(comm):
-        array = comm.heap_empty(1 << 16, np.uint8)
-        native = comm._native
-        comm.destroy()
-        comm.destroy()
-        array[:] = 5  # still there
-        assert native.address is not None
-        for call in (comm.barrier, comm.host_barrier, lambda: comm.heap_empty(1, np.int8),
-                     lambda: weft.Stream(comm), lambda: weft.ExpertParallel(comm, 4)):
-            with pytest.raises(weft.InvalidArgumentError, match="comm has been destroyed"):
-                call()
-        view = array[5:7].view(np.int16)
+        array = arena.empty((30, 32), np.float32)
+        part = array[3:5]
         del array
-        gc.collect()
-        assert view[0] == 0x505 and native.address is not None
-        del view
-        gc.collect()
-        assert native.address is None
+        part[:] = 7
+    with pytest.raises(weft.OutOfMemoryError, match="free"):
+        arena.empty(4096 * (comm.rank + 1), np.uint8)
+    del part
+    assert arena.empty(4096 * (comm.rank + 1), np.uint8).nbytes == 4096 * (comm.rank + 1)
+    gone = arena.empty(5, np.int32)
+    arena.destroy()
+    gone[:] = 3
+    with pytest.raises(weft.InvalidArgumentError, match="arena has been destroyed"):
+        arena.empty(1, np.int8)
 
-    run(use, 2)
+
+@on_ranks(2)
+def test_register(comm):
+    own = np.ones(5000, np.float32)
+    is_direct = comm.register(own if comm.rank == 0 else None)
+    assert isinstance(is_direct, bool)
+    weft.Collectives(comm).all_reduce(own, own)
+    assert (own == 2).all()
+    comm.unregister(own if comm.rank == 0 else None)
+
+
+@on_ranks(2)
+def test_arrays_keep_the_communicator(comm):
+    array = comm.heap_empty(1 << 16, np.uint8)
+    native = comm._native
+    comm.destroy()
+    comm.destroy()
+    array[:] = 5  # still there
+    assert native.address is not None
+    for call in (comm.barrier, comm.host_barrier, lambda: comm.heap_empty(1, np.int8),
+                 lambda: weft.Stream(comm), lambda: weft.ExpertParallel(comm, 4)):
+        with pytest.raises(weft.InvalidArgumentError, match="comm has been destroyed"):
+            call()
+    view = array[5:7].view(np.int16)
+    del array
+    gc.collect()
+    assert view[0] == 0x505 and native.address is not None
+    del view
+    gc.collect()
+    assert native.address is None
 
 
 def test_errors_are_pickled():

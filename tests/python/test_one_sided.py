@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import weft
 from oracle import rng
-from ranks import run
+from ranks import on_ranks, run
 from weft import one_sided
 
 
@@ -42,22 +42,20 @@ def test_ring(num_nodes):
     assert sorted(run(pass_on, 3, num_nodes=num_nodes)) == [-15, -14, -13]
 
 
-def test_arguments():
-    def refused(comm):
-        words = comm.heap_empty(4, np.int64)
-        words[:] = 5
-        one_sided.add(comm, words[:1], np.int32(-7), 0)
-        one_sided.add(comm, words[1:2], 2**64 + 1, 0)
-        assert words.tolist() == [-2, 6, 5, 5]
-        for call, message in (
-                (lambda: one_sided.put(comm, words, words[:2], 0), "dst has 32 bytes, src 16"),
-                (lambda: one_sided.add(comm, words, 1, 0), "word is int64"),
-                (lambda: one_sided.add(comm, words[:1], 1, 3), "rank"),
-                (lambda: one_sided.add(comm, np.zeros(1, np.int64), 1, 0), "heap")):
-            with pytest.raises(weft.InvalidArgumentError, match=message):
-                call()
-
-    run(refused, 1)
+@on_ranks(1)
+def test_arguments(comm):
+    words = comm.heap_empty(4, np.int64)
+    words[:] = 5
+    one_sided.add(comm, words[:1], np.int32(-7), 0)
+    one_sided.add(comm, words[1:2], 2**64 + 1, 0)
+    assert words.tolist() == [-2, 6, 5, 5]
+    for call, message in (
+            (lambda: one_sided.put(comm, words, words[:2], 0), "dst has 32 bytes, src 16"),
+            (lambda: one_sided.add(comm, words, 1, 0), "word is int64"),
+            (lambda: one_sided.add(comm, words[:1], 1, 3), "rank"),
+            (lambda: one_sided.add(comm, np.zeros(1, np.int64), 1, 0), "heap")):
+        with pytest.raises(weft.InvalidArgumentError, match=message):
+            call()
 
 
 def fp8_values():
@@ -69,29 +67,27 @@ def fp8_values():
     return np.where(codes & 128, -values, values).astype(np.float32)
 
 
-def test_quantised_rows():
-    def there_and_back(comm):
-        x = rng(8).standard_normal((9, 256)).astype(np.float32) * 3
-        rows, scales = weft.rows.quantise(comm, x, group=64)
-        amax = np.abs(x.reshape(9, 4, 64)).max(axis=2)
-        assert scales.tobytes() == (amax * np.float32(1 / 448)).tobytes()
-        exact = fp8_values()[rows].reshape(9, 4, 64) * scales[..., None]
-        back = weft.rows.dequantise(comm, rows, scales, np.empty_like(x), group=64)
-        assert back.tobytes() == exact.tobytes()
-        assert (np.abs(back - x) <= np.abs(x) / 16 + amax.max() / 448 / 512).all()
+@on_ranks(1)
+def test_quantised_rows(comm):
+    x = rng(8).standard_normal((9, 256)).astype(np.float32) * 3
+    rows, scales = weft.rows.quantise(comm, x, group=64)
+    amax = np.abs(x.reshape(9, 4, 64)).max(axis=2)
+    assert scales.tobytes() == (amax * np.float32(1 / 448)).tobytes()
+    exact = fp8_values()[rows].reshape(9, 4, 64) * scales[..., None]
+    back = weft.rows.dequantise(comm, rows, scales, np.empty_like(x), group=64)
+    assert back.tobytes() == exact.tobytes()
+    assert (np.abs(back - x) <= np.abs(x) / 16 + amax.max() / 448 / 512).all()
 
-        rows, scales = weft.rows.quantise(comm, x[:, :128], narrow=weft.Dtype.INT8, group=0)
-        assert rows.dtype == np.int8 and scales.shape == (9, 1)
-        assert (np.abs(rows * scales - x[:, :128]) <= scales * 0.51).all()
+    rows, scales = weft.rows.quantise(comm, x[:, :128], narrow=weft.Dtype.INT8, group=0)
+    assert rows.dtype == np.int8 and scales.shape == (9, 1)
+    assert (np.abs(rows * scales - x[:, :128]) <= scales * 0.51).all()
 
-        rows, none = weft.rows.quantise(comm, x, narrow=weft.Dtype.LOG_10BIT)
-        assert rows.shape == (9, 328) and none is None
-        back = weft.rows.dequantise(comm, rows, None, np.empty_like(x),
-                                    narrow=weft.Dtype.LOG_10BIT)
-        assert (np.abs(back - x) <= np.abs(x) * 0.05 + 1e-5).all()
-        with pytest.raises(weft.InvalidArgumentError, match="not a multiple of 100"):
-            weft.rows.quantise(comm, x, group=100)
-        with pytest.raises(weft.InvalidArgumentError, match="do not fit"):
-            weft.rows.dequantise(comm, rows, scales, x)
-
-    run(there_and_back, 1)
+    rows, none = weft.rows.quantise(comm, x, narrow=weft.Dtype.LOG_10BIT)
+    assert rows.shape == (9, 328) and none is None
+    back = weft.rows.dequantise(comm, rows, None, np.empty_like(x),
+                                narrow=weft.Dtype.LOG_10BIT)
+    assert (np.abs(back - x) <= np.abs(x) * 0.05 + 1e-5).all()
+    with pytest.raises(weft.InvalidArgumentError, match="not a multiple of 100"):
+        weft.rows.quantise(comm, x, group=100)
+    with pytest.raises(weft.InvalidArgumentError, match="do not fit"):
+        weft.rows.dequantise(comm, rows, scales, x)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import weft
-from ranks import LIMIT_S, run
+from ranks import LIMIT_S, on_ranks, run
 from torch_ranks import in_group, torch
 
 import torch.distributed.tensor  # for torch.testing: once, before ranks are forked
@@ -29,75 +29,71 @@ def with_comm(function, num_ranks):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_tensors(dtype):
-    def use(comm):
-        coll = weft.Collectives(comm)
-        x = torch.arange(40).reshape(4, 10).to(dtype) + comm.rank
-        total = coll.all_reduce(x)
-        assert total.dtype == dtype
-        assert torch.equal(total, (2 * torch.arange(40).reshape(4, 10) + 1).to(dtype))
-        assert torch.equal(coll.all_gather(x)[1], torch.arange(40).reshape(4, 10).to(dtype) + 1)
-        shared = comm.heap_empty((3, 5), dtype)
-        assert shared.dtype == dtype and shared.shape == (3, 5)
-        shared.fill_(comm.rank)
-        comm.host_barrier()
-        assert (comm.on_rank(shared, 1 - comm.rank) == 1 - comm.rank).all()
-        comm.host_barrier()
+@on_ranks(2)
+def test_tensors(comm, dtype):
+    coll = weft.Collectives(comm)
+    x = torch.arange(40).reshape(4, 10).to(dtype) + comm.rank
+    total = coll.all_reduce(x)
+    assert total.dtype == dtype
+    assert torch.equal(total, (2 * torch.arange(40).reshape(4, 10) + 1).to(dtype))
+    assert torch.equal(coll.all_gather(x)[1], torch.arange(40).reshape(4, 10).to(dtype) + 1)
+    shared = comm.heap_empty((3, 5), dtype)
+    assert shared.dtype == dtype and shared.shape == (3, 5)
+    shared.fill_(comm.rank)
+    comm.host_barrier()
+    assert (comm.on_rank(shared, 1 - comm.rank) == 1 - comm.rank).all()
+    comm.host_barrier()
 
-        handle = weft.ExpertParallel(comm, 4).handle(1)
-        arena = weft.Arena(comm, 1 << 20)
-        handle.layout(torch.tensor([[0], [1], [2], [3]]))
-        handle.notify()
-        rows = handle.dispatch((x, x[:, 3:5]), arena=arena).planes
-        mine = slice(2 * comm.rank, 2 * comm.rank + 2)
-        everybody = coll.all_gather(x)
-        assert torch.equal(rows[0], everybody[:, mine].reshape(4, 10))
-        assert torch.equal(rows[1], rows[0][:, 3:5])
-        assert torch.equal(handle.combine(rows[0], bias=[x]), x + x)
+    handle = weft.ExpertParallel(comm, 4).handle(1)
+    arena = weft.Arena(comm, 1 << 20)
+    handle.layout(torch.tensor([[0], [1], [2], [3]]))
+    handle.notify()
+    rows = handle.dispatch((x, x[:, 3:5]), arena=arena).planes
+    mine = slice(2 * comm.rank, 2 * comm.rank + 2)
+    everybody = coll.all_gather(x)
+    assert torch.equal(rows[0], everybody[:, mine].reshape(4, 10))
+    assert torch.equal(rows[1], rows[0][:, 3:5])
+    assert torch.equal(handle.combine(rows[0], bias=[x]), x + x)
 
-        bits, scales = weft.rows.quantise(comm, x, group=10)
-        assert bits.dtype == torch.float8_e4m3fn
-        torch.testing.assert_close((bits.float() * scales).to(dtype), x, rtol=0.07, atol=0)
+    bits, scales = weft.rows.quantise(comm, x, group=10)
+    assert bits.dtype == torch.float8_e4m3fn
+    torch.testing.assert_close((bits.float() * scales).to(dtype), x, rtol=0.07, atol=0)
 
-        ll = weft.LowLatency(weft.ExpertParallel(comm, 4), 10, 4, 1, dtype)
-        got = ll.dispatch(x, torch.tensor([[0], [1], [2], [3]]))
-        assert torch.equal(got.rows[0][:2], everybody[:, 2 * comm.rank])
-        assert torch.equal(ll.combine(got.rows), x)
-
-    run(use, 2)
+    ll = weft.LowLatency(weft.ExpertParallel(comm, 4), 10, 4, 1, dtype)
+    got = ll.dispatch(x, torch.tensor([[0], [1], [2], [3]]))
+    assert torch.equal(got.rows[0][:2], everybody[:, 2 * comm.rank])
+    assert torch.equal(ll.combine(got.rows), x)
 
 
-def test_pool():
+@on_ranks(2)
+def test_pool(comm):
     """Tensors of a pool lie in the heap while there is room, and keep it until they are dropped."""
-    def use(comm):
 
-        pool = weft.torch.Pool(comm, 1 << 21)
-        rows, ids = pool.empty(((1000, 512), torch.bfloat16), ((1000, 3), torch.int64))
-        assert rows.shape == (1000, 512) and rows.dtype == torch.bfloat16
-        assert comm.is_direct(rows) and comm.is_direct(ids) and ids.is_contiguous()
-        more, = pool.empty(((1000, 600), torch.bfloat16))
-        assert not comm.is_direct(more) and more.shape == (1000, 600)
-        first = rows.data_ptr()
-        del rows
-        pool.empty(((5,), torch.uint8))  # it is not asked at once
-        again, = pool.empty(((1000, 500), torch.bfloat16))
-        assert comm.is_direct(again) and again.data_ptr() == first
-        pool.grow(1 << 21)  # it has that
-        assert not comm.is_direct(pool.empty(((1000, 600), torch.bfloat16))[0])
-        pool.grow(1 << 22)
-        grown, = pool.empty(((1 << 21,), torch.uint8))
-        assert comm.is_direct(grown) and pool.mem_pool is None
-        again.fill_(3)
-        pool.destroy()
-        assert not comm.is_direct(pool.empty(((5,), torch.float32))[0])
-        native = comm._native
-        comm.destroy()
-        del pool, ids, grown
-        assert (again == 3).all() and native.address is not None
-        del again
-        assert native.address is None
-
-    run(use, 2)
+    pool = weft.torch.Pool(comm, 1 << 21)
+    rows, ids = pool.empty(((1000, 512), torch.bfloat16), ((1000, 3), torch.int64))
+    assert rows.shape == (1000, 512) and rows.dtype == torch.bfloat16
+    assert comm.is_direct(rows) and comm.is_direct(ids) and ids.is_contiguous()
+    more, = pool.empty(((1000, 600), torch.bfloat16))
+    assert not comm.is_direct(more) and more.shape == (1000, 600)
+    first = rows.data_ptr()
+    del rows
+    pool.empty(((5,), torch.uint8))  # it is not asked at once
+    again, = pool.empty(((1000, 500), torch.bfloat16))
+    assert comm.is_direct(again) and again.data_ptr() == first
+    pool.grow(1 << 21)  # it has that
+    assert not comm.is_direct(pool.empty(((1000, 600), torch.bfloat16))[0])
+    pool.grow(1 << 22)
+    grown, = pool.empty(((1 << 21,), torch.uint8))
+    assert comm.is_direct(grown) and pool.mem_pool is None
+    again.fill_(3)
+    pool.destroy()
+    assert not comm.is_direct(pool.empty(((5,), torch.float32))[0])
+    native = comm._native
+    comm.destroy()
+    del pool, ids, grown
+    assert (again == 3).all() and native.address is not None
+    del again
+    assert native.address is None
 
 
 @pytest.mark.parametrize("layout", list(weft.LlLayout))
@@ -140,79 +136,74 @@ def test_outputs_of_low_latency(layout, columns):
     run(dispatch, 2)
 
 
-def test_arguments_of_low_latency_that_change():
+@on_ranks(2)
+def test_arguments_of_low_latency_that_change(comm):
     """What was right last is known; what is like it but for one thing, or was changed, is not."""
-    def refused(comm):
-        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), 128, TOKENS, TOPK, torch.bfloat16,
-                             answer=weft.LlAnswer.SUMS_WEIGHED_LATE)
-        x = torch.ones(4, 128, dtype=torch.bfloat16)
-        ids = torch.arange(4 * TOPK).reshape(4, TOPK) % EXPERTS
-        weights, out = torch.ones(4, TOPK), torch.empty_like(x)
-        total = torch.zeros(EXPERTS // 2, dtype=torch.int32)
-        answers = torch.ones(ll.dispatch(x, ids).rows.shape, dtype=torch.bfloat16)
-        ll.combine(answers, out, topk_weights=weights)
+    ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), 128, TOKENS, TOPK, torch.bfloat16,
+                         answer=weft.LlAnswer.SUMS_WEIGHED_LATE)
+    x = torch.ones(4, 128, dtype=torch.bfloat16)
+    ids = torch.arange(4 * TOPK).reshape(4, TOPK) % EXPERTS
+    weights, out = torch.ones(4, TOPK), torch.empty_like(x)
+    total = torch.zeros(EXPERTS // 2, dtype=torch.int32)
+    answers = torch.ones(ll.dispatch(x, ids).rows.shape, dtype=torch.bfloat16)
+    ll.combine(answers, out, topk_weights=weights)
 
-        def altered(tensor):
-            """Each in turn in place of the right one."""
-            resized = tensor.clone()
-            yield resized.resize_(2, *tensor.shape[1:])
-            yield tensor[:-1]
-            yield tensor.double()
-            yield tensor.unsqueeze(0)
-            yield tensor.repeat_interleave(2, -1)[..., ::2]
-            yield torch._neg_view(tensor)
-            yield tensor.to("meta")
+    def altered(tensor):
+        """Each in turn in place of the right one."""
+        resized = tensor.clone()
+        yield resized.resize_(2, *tensor.shape[1:])
+        yield tensor[:-1]
+        yield tensor.double()
+        yield tensor.unsqueeze(0)
+        yield tensor.repeat_interleave(2, -1)[..., ::2]
+        yield torch._neg_view(tensor)
+        yield tensor.to("meta")
 
-        def check_all(function, given, right, wants):
-            for _ in range(3):
-                function(**given)
-                right()
-                for name in wants:
-                    for wrong in altered(given[name]):
-                        with pytest.raises(weft.InvalidArgumentError):
-                            function(**(given | {name: wrong}))
+    def check_all(function, given, right, wants):
+        for _ in range(3):
+            function(**given)
+            right()
+            for name in wants:
+                for wrong in altered(given[name]):
+                    with pytest.raises(weft.InvalidArgumentError):
+                        function(**(given | {name: wrong}))
 
-        check_all(ll.dispatch, {"x": x, "topk_idx": ids, "total_rows_per_expert": total},
-                  ll.release, ["x", "topk_idx"])
-        for wrong in altered(total):
-            with pytest.raises(weft.InvalidArgumentError):
-                ll.dispatch(x, ids, total_rows_per_expert=wrong)
-        ll.dispatch(x, ids)
-        sums = {"x": answers, "topk_weights": weights, "out": out}
-        check_all(ll.combine, sums, lambda: ll.dispatch(x, ids), ["x", "topk_weights"])
-        for wrong in altered(out):
-            with pytest.raises(weft.InvalidArgumentError):
-                ll.combine(answers, wrong, topk_weights=weights)
-        ll.combine(**sums)
-        ll.dispatch(x[:3], ids[:3])  # of which there are fewer
+    check_all(ll.dispatch, {"x": x, "topk_idx": ids, "total_rows_per_expert": total},
+              ll.release, ["x", "topk_idx"])
+    for wrong in altered(total):
         with pytest.raises(weft.InvalidArgumentError):
-            ll.combine(**sums)
-        assert ll.combine(answers, topk_weights=weights[:3]).shape == (3, 128)
-
-    run(refused, 2)
-
-
-def test_arguments():
-    def refused(comm):
-        coll = weft.Collectives(comm)
-        with pytest.raises(weft.InvalidArgumentError, match="complex64"):
-            coll.all_reduce(torch.zeros(3, dtype=torch.complex64))
-        with pytest.raises(weft.InvalidArgumentError, match="not contiguous"):
-            coll.all_reduce(torch.zeros(3, 4).T)
-        negative = torch.ones(1, dtype=torch.complex64).conj().imag  # lies in memory without sign
-        with pytest.raises(weft.InvalidArgumentError, match="send is a negative view"):
-            coll.all_reduce(negative)
-        with pytest.raises(weft.InvalidArgumentError, match="send is on device meta"):
-            coll.all_reduce(torch.ones(3, device="meta"))
-        tokens = weft.torch.TokenDispatcher(comm, EXPERTS, 1, arena_bytes=1 << 16)
-        got = tokens.dispatch(torch.ones(3, HIDDEN), torch.zeros(3, 1, dtype=torch.int32),
-                              torch.ones(3, 1))
-        for rows in (got.rows[:2], got.rows[0], torch.ones(4, HIDDEN)):
-            with pytest.raises(weft.InvalidArgumentError, match=r"it must be \[3, hidden\]"):
-                tokens.combine(rows, got.routing)
+            ll.dispatch(x, ids, total_rows_per_expert=wrong)
+    ll.dispatch(x, ids)
+    sums = {"x": answers, "topk_weights": weights, "out": out}
+    check_all(ll.combine, sums, lambda: ll.dispatch(x, ids), ["x", "topk_weights"])
+    for wrong in altered(out):
+        with pytest.raises(weft.InvalidArgumentError):
+            ll.combine(answers, wrong, topk_weights=weights)
+    ll.combine(**sums)
+    ll.dispatch(x[:3], ids[:3])  # of which there are fewer
+    with pytest.raises(weft.InvalidArgumentError):
+        ll.combine(**sums)
+    assert ll.combine(answers, topk_weights=weights[:3]).shape == (3, 128)
 
 
-    run(refused, 1)
+@on_ranks(1)
+def test_arguments(comm):
+    coll = weft.Collectives(comm)
+    with pytest.raises(weft.InvalidArgumentError, match="complex64"):
+        coll.all_reduce(torch.zeros(3, dtype=torch.complex64))
+    with pytest.raises(weft.InvalidArgumentError, match="not contiguous"):
+        coll.all_reduce(torch.zeros(3, 4).T)
+    negative = torch.ones(1, dtype=torch.complex64).conj().imag  # lies in memory without sign
+    with pytest.raises(weft.InvalidArgumentError, match="send is a negative view"):
+        coll.all_reduce(negative)
+    with pytest.raises(weft.InvalidArgumentError, match="send is on device meta"):
+        coll.all_reduce(torch.ones(3, device="meta"))
+    tokens = weft.torch.TokenDispatcher(comm, EXPERTS, 1, arena_bytes=1 << 16)
+    got = tokens.dispatch(torch.ones(3, HIDDEN), torch.zeros(3, 1, dtype=torch.int32),
+                          torch.ones(3, 1))
+    for rows in (got.rows[:2], got.rows[0], torch.ones(4, HIDDEN)):
+        with pytest.raises(weft.InvalidArgumentError, match=r"it must be \[3, hidden\]"):
+            tokens.combine(rows, got.routing)
 
 
 class MoeLayer(torch.nn.Module):

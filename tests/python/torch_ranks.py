@@ -5,7 +5,7 @@ import os
 import tempfile
 
 import pytest
-from ranks import run
+from ranks import on_ranks, run
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # before ranks are forked
@@ -25,6 +25,11 @@ def in_group(function, num_ranks, dies=None, **environment):
             return result
 
         return run(be_rank, num_ranks, dies=dies)
+
+
+def on_group(num_ranks=None, **environment):
+    """As on_ranks, with the group in place of the communicator."""
+    return on_ranks(num_ranks, runs=in_group, **environment)
 
 
 class One:

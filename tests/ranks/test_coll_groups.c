@@ -22,21 +22,20 @@ struct seat {
 static int seat_open(struct seat *seat, struct ranks_context *context, uint32_t timeout_ms,
                      int32_t num_nodes)
 {
-    weft_comm_config comm_config = WEFT_INIT(weft_comm_config);
-    weft_coll_config config = WEFT_INIT(weft_coll_config);
-    comm_config.timeout_ms = timeout_ms;
-    comm_config.num_nodes = num_nodes;
-    config.num_channels = 2;
-    config.num_staging_slots = 2;
-    config.staging_slot_bytes = 80;
     *seat = (struct seat){.coll = NULL};
-    if (ep_rank_open_with(&seat->rank, context, &comm_config, 1 << 20) ||
+    if (ep_rank_open_with(
+            &seat->rank, context,
+            WEFT_ARGS(weft_comm_config, .timeout_ms = timeout_ms, .num_nodes = num_nodes),
+            1 << 20) ||
         ep_array_alloc(&seat->rank, &seat->send, EP_OWN, COUNT * 4, 0) ||
         ep_array_alloc(&seat->rank, &seat->recv, EP_OWN, COUNT * 4, 4))
         return 1;
     for (int32_t i = 0; i < COUNT; i++)
         ((int32_t *)seat->send.host)[i] = 1000000 * context->rank + i;
-    CHECK_OK(weft_coll_create(seat->rank.comm, &config, &seat->coll));
+    CHECK_OK(weft_coll_create(seat->rank.comm,
+                              WEFT_ARGS(weft_coll_config, .num_channels = 2, .num_staging_slots = 2,
+                                        .staging_slot_bytes = 80),
+                              &seat->coll));
     return ep_array_push(&seat->rank, &seat->send);
 }
 

@@ -48,12 +48,5 @@ static void run(enum ranks_mode mode, int32_t num_ranks, int num_calls)
     assert_int_equal(ranks_run_with(&options, run_calls), 0);
 }
 
-TEST(in_threads)
-{
-    run(RANKS_THREADS, 3, tests_rounds(tests_grid_size(100000, 5000), 10000));
-}
-
-TEST(in_processes)
-{
-    run(RANKS_PROCESSES, 2, tests_rounds(tests_grid_size(20000, 1000), 5000));
-}
+TEST_CALL(in_threads, run(RANKS_THREADS, 3, tests_rounds(tests_grid_size(100000, 5000), 10000)))
+TEST_CALL(in_processes, run(RANKS_PROCESSES, 2, tests_rounds(tests_grid_size(20000, 1000), 5000)))

@@ -147,15 +147,8 @@ static void run(rank_function function, const struct ep_world *world)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, world), 0);
 }
 
-TEST(communicators_at_once)
-{
-    run(in_several_comms, NULL);
-}
-
-TEST(colls_at_once_on_one_communicator)
-{
-    run(in_several_colls, NULL);
-}
+TEST_CALL(communicators_at_once, run(in_several_comms, NULL))
+TEST_CALL(colls_at_once_on_one_communicator, run(in_several_colls, NULL))
 
 /* The operations of one coll are ordered even when each is given another stream. */
 static int on_alternating_streams(struct ranks_context *context)
@@ -184,10 +177,7 @@ static int on_alternating_streams(struct ranks_context *context)
     return failed;
 }
 
-TEST(alternating_streams)
-{
-    run(on_alternating_streams, NULL);
-}
+TEST_CALL(alternating_streams, run(on_alternating_streams, NULL))
 
 /* ---------------------------------------------------------------- beside a weft_ep */
 

@@ -246,15 +246,14 @@ TEST(other_counts_with_other_blocks)
 /* ---------------------------------------------------------------- relays */
 
 /* Of rows of 8 MiB the root sends 8 MiB less. */
-static int relay_large_broadcasts(struct ranks_context *context)
+TEST_ON_RANKS(auto_relays_large_broadcasts_on_gpus, RANKS_PROCESSES, NUM_RANKS)
 {
     struct ep_rank self;
-    weft_coll_config config = WEFT_INIT(weft_coll_config);
     weft_coll *coll;
     if (ep_rank_open(&self, context, 0, 64 << 20))
         return 1;
-    config.packet_bytes = 16 << 10;
-    CHECK_OK(weft_coll_create(self.comm, &config, &coll));
+    CHECK_OK(
+        weft_coll_create(self.comm, WEFT_ARGS(weft_coll_config, .packet_bytes = 16 << 10), &coll));
     const weft_algorithm large = weft_comm_machine(self.comm) == WEFT_MACHINE_CUDA
                                      ? WEFT_ALGORITHM_RELAY
                                      : WEFT_ALGORITHM_PUSH;
@@ -264,11 +263,6 @@ static int relay_large_broadcasts(struct ranks_context *context)
     CHECK_OK(weft_comm_host_barrier(self.comm));
     CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
-}
-
-TEST(auto_relays_large_broadcasts_on_gpus)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, relay_large_broadcasts, NULL), 0);
 }
 
 int main(void)

@@ -9,14 +9,7 @@
 #include "harness/ranks.h"
 
 enum { MAX_RANKS = 9 };
-
-/* All this is the host's: ranks on GPUs, which take long to start, are threads only. */
-static void run_in_both_modes(int32_t num_ranks, rank_function function)
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, function, NULL), 0);
-    if (tests_rounds(2, 1) == 2)
-        assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, function, NULL), 0);
-}
+#define run_host(num_ranks, function) assert_int_equal(ranks_run_host(num_ranks, function), 0)
 
 enum { BLOB_PERIOD = 256 };
 
@@ -78,7 +71,7 @@ TEST(ranks_meet_and_gather)
 {
     for (int32_t num_ranks = 1; num_ranks <= tests_rounds(MAX_RANKS, 5);
          num_ranks += tests_rounds(1, 4))
-        run_in_both_modes(num_ranks, meet_and_gather);
+        run_host(num_ranks, meet_and_gather);
 }
 
 TEST(the_rendezvous_may_live_in_rank_0)
@@ -88,7 +81,7 @@ TEST(the_rendezvous_may_live_in_rank_0)
     assert_int_equal(ranks_run_with(&options, meet_and_gather), 0);
 }
 
-static int gather_the_largest(struct ranks_context *context)
+TEST_ON_HOST(blobs_may_have_a_mebibyte, 4)
 {
     weft_comm *comm;
     const size_t limit = 1 << 20;
@@ -103,13 +96,8 @@ static int gather_the_largest(struct ranks_context *context)
     return 0;
 }
 
-TEST(blobs_may_have_a_mebibyte)
-{
-    run_in_both_modes(4, gather_the_largest);
-}
-
 /* The id is used again, by the same ranks in another order. */
-static int meet_again(struct ranks_context *context)
+TEST_ON_HOST(an_id_serves_one_communicator_after_another, 4)
 {
     weft_comm *comm;
     for (int round = 0; round < tests_rounds(20, 4); round++) {
@@ -122,11 +110,6 @@ static int meet_again(struct ranks_context *context)
         ranks_barrier(context);
     }
     return 0;
-}
-
-TEST(an_id_serves_one_communicator_after_another)
-{
-    run_in_both_modes(4, meet_again);
 }
 
 static int meet_twice(struct ranks_context *context)
@@ -180,10 +163,9 @@ static int see_teams(struct ranks_context *context)
 {
     enum { NUM_NODES = 3 };
     weft_comm *comm;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     int32_t rank = context->rank, num_ranks = context->num_ranks, node_size = num_ranks / NUM_NODES;
-    config.num_nodes = NUM_NODES;
-    CHECK_OK(weft_comm_create(&context->id, rank, num_ranks, &config, &comm));
+    CHECK_OK(weft_comm_create(&context->id, rank, num_ranks,
+                              WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES), &comm));
     int32_t node = rank / node_size, local = rank % node_size;
     if (check_team(comm, WEFT_TEAM_WORLD, (weft_team_info){0, num_ranks, rank, 1, 0}) ||
         check_team(comm, WEFT_TEAM_LOCAL, (weft_team_info){0, node_size, local, NUM_NODES, node}) ||
@@ -211,7 +193,7 @@ static int see_teams(struct ranks_context *context)
 TEST(teams_of_virtual_nodes)
 {
     for (int32_t num_ranks = 6; num_ranks <= tests_rounds(9, 6); num_ranks += 3)
-        run_in_both_modes(num_ranks, see_teams);
+        run_host(num_ranks, see_teams);
 }
 
 static int split_into_colors(struct ranks_context *context)
@@ -248,7 +230,7 @@ TEST(splits_form_new_communicators)
 {
     for (int32_t num_ranks = 1; num_ranks <= tests_rounds(MAX_RANKS, 5);
          num_ranks += tests_rounds(2, 4))
-        run_in_both_modes(num_ranks, split_into_colors);
+        run_host(num_ranks, split_into_colors);
 }
 
 /* Excluded ranks take no part, and the parent goes on. */
@@ -300,7 +282,7 @@ TEST(shrunk_communicators)
 }
 
 /* Children outlive their parent, and split again. */
-static int split_deeply(struct ranks_context *context)
+TEST_ON_HOST(children_outlive_their_parents, tests_rounds(8, 4))
 {
     weft_comm *comm, *child;
     CHECK_OK(ranks_comm_create(context, NULL, &comm));
@@ -314,9 +296,4 @@ static int split_deeply(struct ranks_context *context)
     }
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
-}
-
-TEST(children_outlive_their_parents)
-{
-    run_in_both_modes(tests_rounds(8, 4), split_deeply);
 }

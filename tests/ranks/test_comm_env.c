@@ -141,17 +141,20 @@ static struct plan plan_of(enum style style)
     return plan;
 }
 
+static void run_plan(struct plan plan, int32_t num_ranks, rank_function function)
+{
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .id = plan.style == WEFT_RUN ? RANKS_ID_BY_HOST
+                                                                       : RANKS_ID_NONE,
+                                          .num_ranks = num_ranks,
+                                          RANKS_ARGUMENT(&plan)};
+    assert_int_equal(ranks_run_with(&options, function), 0);
+}
+
 TEST(every_launcher_starts_a_world)
 {
-    for (int style = 0; style < NUM_STYLES; style += tests_rounds(1, 2)) {
-        struct plan plan = plan_of((enum style)style);
-        const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                              .id = style == WEFT_RUN ? RANKS_ID_BY_HOST
-                                                                      : RANKS_ID_NONE,
-                                              .num_ranks = NUM_RANKS,
-                                              RANKS_ARGUMENT(&plan)};
-        assert_int_equal(ranks_run_with(&options, start_from_environment), 0);
-    }
+    for (int style = 0; style < NUM_STYLES; style += tests_rounds(1, 2))
+        run_plan(plan_of((enum style)style), NUM_RANKS, start_from_environment);
 }
 
 static int start_alone(struct ranks_context *context)
@@ -177,12 +180,7 @@ static int start_alone(struct ranks_context *context)
     return 0;
 }
 
-TEST(without_a_launcher_there_is_one_rank)
-{
-    const struct ranks_options options = {
-        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1};
-    assert_int_equal(ranks_run_with(&options, start_alone), 0);
-}
+TEST_CALL(without_a_launcher_there_is_one_rank, run_plan(plan_of(NUM_STYLES), 1, start_alone))
 
 /* Though one rank of machine cpu needs none of them. */
 static int set_wrongly(struct ranks_context *context)
@@ -217,12 +215,8 @@ static int set_wrongly(struct ranks_context *context)
     return 0;
 }
 
-TEST(wrong_settings_are_named_where_they_do_not_matter_too)
-{
-    const struct ranks_options options = {
-        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1};
-    assert_int_equal(ranks_run_with(&options, set_wrongly), 0);
-}
+TEST_CALL(wrong_settings_are_named_where_they_do_not_matter_too,
+          run_plan(plan_of(NUM_STYLES), 1, set_wrongly))
 
 static int see_nodes(struct ranks_context *context)
 {
@@ -247,15 +241,7 @@ static int see_nodes(struct ranks_context *context)
     return 0;
 }
 
-TEST(settings_come_from_the_environment)
-{
-    struct plan plan = plan_of(SLURM);
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .id = RANKS_ID_NONE,
-                                          .num_ranks = NUM_RANKS,
-                                          RANKS_ARGUMENT(&plan)};
-    assert_int_equal(ranks_run_with(&options, see_nodes), 0);
-}
+TEST_CALL(settings_come_from_the_environment, run_plan(plan_of(SLURM), NUM_RANKS, see_nodes))
 
 /* Rank 0 comes when the others have already knocked in vain. */
 static int come_late(struct ranks_context *context)
@@ -273,15 +259,7 @@ static int come_late(struct ranks_context *context)
     return 0;
 }
 
-TEST(the_rendezvous_may_come_last)
-{
-    struct plan plan = plan_of(TORCHRUN);
-    const struct ranks_options options = {.mode = RANKS_PROCESSES,
-                                          .id = RANKS_ID_NONE,
-                                          .num_ranks = NUM_RANKS,
-                                          RANKS_ARGUMENT(&plan)};
-    assert_int_equal(ranks_run_with(&options, come_late), 0);
-}
+TEST_CALL(the_rendezvous_may_come_last, run_plan(plan_of(TORCHRUN), NUM_RANKS, come_late))
 
 static int find_the_port_taken(struct ranks_context *context)
 {
@@ -305,9 +283,7 @@ TEST(a_port_that_is_taken_is_named)
     inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(fd, 1), 0);
-    const struct ranks_options options = {
-        .mode = RANKS_PROCESSES, .id = RANKS_ID_NONE, .num_ranks = 1, RANKS_ARGUMENT(&plan)};
-    assert_int_equal(ranks_run_with(&options, find_the_port_taken), 0);
+    run_plan(plan, 1, find_the_port_taken);
     close(fd);
 }
 

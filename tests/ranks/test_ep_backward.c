@@ -64,35 +64,30 @@ static int dispatch(struct layer *layer, const struct ep_array *src, struct ep_a
                               .dst = dst->data,
                               .row_bytes = HIDDEN * sizeof(float)};
     struct ep_inputs inputs;
-    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     if (ep_array_push(&layer->rank, src) || ep_rank_inputs(&layer->rank, &inputs))
         return 1;
-    args.num_planes = 1;
-    args.planes = &plane;
-    args.capacity = layer->num_rows;
-    args.index_type = world->spec.index_type;
-    args.topk_idx = inputs.topk_idx;
-    args.topk_weights = inputs.topk_weights;
-    args.recv_topk_idx = layer->recv_topk_idx.data;
-    args.recv_topk_weights = layer->recv_weights.data;
-    CHECK_OK(weft_ep_dispatch(layer->rank.handle, &args, layer->rank.stream));
+    CHECK_OK(weft_ep_dispatch(
+        layer->rank.handle,
+        WEFT_ARGS(weft_ep_dispatch_args, .num_planes = 1, .planes = &plane,
+                  .capacity = layer->num_rows, .index_type = world->spec.index_type,
+                  .topk_idx = inputs.topk_idx, .topk_weights = inputs.topk_weights,
+                  .recv_topk_idx = layer->recv_topk_idx.data,
+                  .recv_topk_weights = layer->recv_weights.data),
+        layer->rank.stream));
     CHECK_OK(weft_stream_synchronize(layer->rank.stream));
     return ep_array_pull(&layer->rank, dst);
 }
 
 static int combine(struct layer *layer, const struct ep_array *x, struct ep_array *out)
 {
-    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
     if (ep_array_push(&layer->rank, x))
         return 1;
-    args.dtype = WEFT_FP32;
-    args.hidden = HIDDEN;
-    args.capacity = layer->num_rows;
-    args.x = x->data;
-    args.out = out->data;
-    args.topk_weights = layer->recv_weights.data;
-    args.out_topk_weights = layer->weights.data;
-    CHECK_OK(weft_ep_combine(layer->rank.handle, &args, layer->rank.stream));
+    CHECK_OK(weft_ep_combine(layer->rank.handle,
+                             WEFT_ARGS(weft_ep_combine_args, .dtype = WEFT_FP32, .hidden = HIDDEN,
+                                       .capacity = layer->num_rows, .x = x->data, .out = out->data,
+                                       .topk_weights = layer->recv_weights.data,
+                                       .out_topk_weights = layer->weights.data),
+                             layer->rank.stream));
     CHECK_OK(weft_stream_synchronize(layer->rank.stream));
     return ep_array_pull(&layer->rank, out) || ep_array_pull(&layer->rank, &layer->weights);
 }
@@ -237,17 +232,6 @@ static void run(layer_function function)
         run_on(function, 6, 3);
 }
 
-TEST(dispatch_and_combine_are_adjoint)
-{
-    run(adjoint);
-}
-
-TEST(weights_round_trip)
-{
-    run(weights_come_back);
-}
-
-TEST(rows_round_trip)
-{
-    run(there_and_back);
-}
+TEST_CALL(dispatch_and_combine_are_adjoint, run(adjoint))
+TEST_CALL(weights_round_trip, run(weights_come_back))
+TEST_CALL(rows_round_trip, run(there_and_back))

@@ -149,10 +149,7 @@ TEST(in_threads)
     run(RANKS_THREADS, 5);
 }
 
-TEST(in_processes)
-{
-    run(RANKS_PROCESSES, 3);
-}
+TEST_CALL(in_processes, run(RANKS_PROCESSES, 3))
 
 TEST_OVER_ENGINES(between_nodes)
 {

@@ -57,10 +57,7 @@ TEST(in_threads)
     run_grids(RANKS_THREADS, 3, tests_grid_size(1000, 200));
 }
 
-TEST(in_processes)
-{
-    run_grids(RANKS_PROCESSES, 4, 20);
-}
+TEST_CALL(in_processes, run_grids(RANKS_PROCESSES, 4, 20))
 
 /* Where rings need more warps than the grid has, there are more. */
 TEST_OVER(over_nodes, "auto")

@@ -13,30 +13,17 @@ static const struct ep_case usual = {.seed = 21,
                                      .num_blocks = 2,
                                      .num_warps = 2};
 
-static void every_capacity(enum ranks_mode mode, int32_t num_ranks)
+TEST_OF_TRIALS(every_capacity, IN_THREADS(1, .last = 9, .step = 2), IN_PROCESSES(4))
 {
     const uint64_t row_sizes[] = {1, 16, 100, 4096};
-    struct ep_trials trials = ep_trials_create(num_ranks, 0);
     for (int i = 0; i < EP_NUM_CAPACITIES * 4; i++) {
         struct ep_case spec = usual;
         spec.index_type = i % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
-        struct ep_trial *trial = ep_trials_add(&trials, &spec);
+        struct ep_trial *trial = ep_trials_add(trials, &spec);
         trial->dispatch = ep_dispatch_shape_of(row_sizes[i % 4]);
         trial->dispatch.capacity = (enum ep_capacity)(i / 4);
         trial->combine.capacity = (enum ep_capacity)(i / 4);
     }
-    assert_int_equal(ep_trials_run(&trials, mode), 0);
-}
-
-TEST(capacities_in_threads)
-{
-    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += 2)
-        every_capacity(RANKS_THREADS, num_ranks);
-}
-
-TEST(capacities_in_processes)
-{
-    every_capacity(RANKS_PROCESSES, 4);
 }
 
 enum { NUM_ROUNDS = 8 };

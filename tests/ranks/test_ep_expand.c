@@ -35,35 +35,24 @@ static void add_shapes(struct ep_trials *trials, enum ep_routing routing, enum e
     }
 }
 
-static void run_shapes(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
+static void run_shapes(struct ep_trials *trials)
 {
-    struct ep_trials trials = ep_trials_create(num_ranks, num_nodes);
     for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++)
-        add_shapes(&trials, (enum ep_routing)routing,
+        add_shapes(trials, (enum ep_routing)routing,
                    (enum ep_tokens)(1 + routing % (EP_NUM_TOKENS - 1)));
-    assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
 
-TEST(shapes_in_threads)
-{
-    for (int32_t num_ranks = 1; num_ranks <= 7; num_ranks += 3)
-        run_shapes(RANKS_THREADS, num_ranks, 0);
-}
-
-TEST(shapes_in_processes)
-{
-    run_shapes(RANKS_PROCESSES, 3, 0);
-}
+TEST_CALL(shapes_on_one_node,
+          RUN_TRIALS(run_shapes, IN_THREADS(1, .last = 7, .step = 3), IN_PROCESSES(3)))
 
 TEST_OVER(shapes_over_nodes, "auto")
 {
-    run_shapes(RANKS_THREADS, 4, 2);
+    RUN_TRIALS(run_shapes, IN_THREADS(4, .num_nodes = 2));
 }
 
 /* So many local experts that their choices are counted in fewer chunks than there are warps. */
-TEST(many_experts)
+TEST_OF_TRIALS(many_experts, IN_THREADS(2))
 {
-    struct ep_trials trials = ep_trials_create(2, 0);
     for (int32_t num_experts = 1 << 12; num_experts <= 1 << 14; num_experts <<= 2) {
         const struct ep_case spec = {.seed = 3,
                                      .max_tokens = 9,
@@ -71,17 +60,15 @@ TEST(many_experts)
                                      .num_experts = num_experts,
                                      .num_blocks = 4,
                                      .num_warps = 16};
-        ep_trials_add(&trials, &spec);
+        ep_trials_add(trials, &spec);
     }
-    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
 /* ---------------------------------------------------------------- combine by choice */
 
 /* Every sum of these shows its order. */
-static void combine_by_choice(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
+static void combine_by_choice(struct ep_trials *trials)
 {
-    struct ep_trials trials = ep_trials_create(num_ranks, num_nodes);
     for (int i = 0; i < 4 * EP_NUM_ROUTINGS; i++) {
         const struct ep_case spec = {.seed = (uint64_t)i,
                                      .max_tokens = 30,
@@ -93,27 +80,17 @@ static void combine_by_choice(enum ranks_mode mode, int32_t num_ranks, int32_t n
                                      .placement = (enum ep_placement)(i % EP_NUM_PLACEMENTS),
                                      .staging_bytes = i % 2 == 0 ? 0 : EP_STAGING_OF_FEW,
                                      .reach = i % 2 == 0 ? EP_REACH_HEAP : EP_REACH_DIFFERS};
-        ep_trials_add(&trials, &spec)->combine =
+        ep_trials_add(trials, &spec)->combine =
             ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), 17);
     }
-    assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
 
-TEST(by_choice_in_threads)
-{
-    combine_by_choice(RANKS_THREADS, 5, 0);
-    combine_by_choice(RANKS_THREADS, 8, 0);
-}
-
-TEST(by_choice_in_processes)
-{
-    combine_by_choice(RANKS_PROCESSES, 4, 0);
-}
+TEST_CALL(by_choice_on_one_node,
+          RUN_TRIALS(combine_by_choice, IN_THREADS(5), IN_THREADS(8), IN_PROCESSES(4)))
 
 TEST_OVER(by_choice_over_nodes, "auto")
 {
-    combine_by_choice(RANKS_THREADS, 6, 2);
-    combine_by_choice(RANKS_PROCESSES, 6, 3);
+    RUN_TRIALS(combine_by_choice, IN_THREADS(6, .num_nodes = 2), IN_PROCESSES(6, .num_nodes = 3));
 }
 
 /* ---------------------------------------------------------------- capacity */

@@ -4,9 +4,8 @@
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
-static void run_numbers(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
+static void run_numbers(struct ep_trials *trials)
 {
-    struct ep_trials trials = ep_trials_create(num_ranks, num_nodes);
     for (int32_t num_experts = 1; num_experts < 20; num_experts += 3) {
         const struct ep_case spec = {.seed = (uint64_t)num_experts,
                                      .max_tokens = 17,
@@ -16,22 +15,15 @@ static void run_numbers(enum ranks_mode mode, int32_t num_ranks, int32_t num_nod
                                      .expert_alignment = 2,
                                      .tokens = EP_TOKENS_RAGGED,
                                      .routing = EP_ROUTING_HOLES};
-        ep_trials_add(&trials, &spec);
+        ep_trials_add(trials, &spec);
     }
-    assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
 
-TEST(on_one_node)
-{
-    run_numbers(RANKS_THREADS, 1, 1);
-    run_numbers(RANKS_THREADS, 5, 1);
-    run_numbers(RANKS_PROCESSES, 4, 1);
-}
+TEST_CALL(on_one_node, RUN_TRIALS(run_numbers, IN_THREADS(1), IN_THREADS(5), IN_PROCESSES(4)))
 
 TEST_OVER(over_nodes, "auto")
 {
-    run_numbers(RANKS_THREADS, 4, 2);
-    run_numbers(RANKS_PROCESSES, 6, 2);
+    RUN_TRIALS(run_numbers, IN_THREADS(4, .num_nodes = 2), IN_PROCESSES(6, .num_nodes = 2));
 }
 
 struct layers {

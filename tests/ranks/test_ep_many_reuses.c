@@ -103,22 +103,19 @@ static int chain_open(struct chain *chain, struct ranks_context *context)
 static int chain_step(struct chain *chain)
 {
     struct ep_rank *rank = &chain->rank;
-    weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
-    weft_ep_combine_args combine = WEFT_INIT(weft_ep_combine_args);
-    dispatch.num_planes = 1;
-    dispatch.planes = &chain->plane;
-    dispatch.capacity = chain->num_rows;
-    combine.dtype = WEFT_FP32;
-    combine.hidden = HIDDEN;
-    combine.capacity = chain->num_rows;
-    combine.x = chain->dst.data;
-    combine.out = chain->out.data;
     if (ep_rank_call(rank, write_src, chain))
         return 1;
-    CHECK_OK(weft_ep_dispatch(rank->handle, &dispatch, rank->stream));
+    CHECK_OK(weft_ep_dispatch(rank->handle,
+                              WEFT_ARGS(weft_ep_dispatch_args, .num_planes = 1,
+                                        .planes = &chain->plane, .capacity = chain->num_rows),
+                              rank->stream));
     if (ep_rank_call(rank, check_dst, chain))
         return 1;
-    CHECK_OK(weft_ep_combine(rank->handle, &combine, rank->stream));
+    CHECK_OK(weft_ep_combine(rank->handle,
+                             WEFT_ARGS(weft_ep_combine_args, .dtype = WEFT_FP32, .hidden = HIDDEN,
+                                       .capacity = chain->num_rows, .x = chain->dst.data,
+                                       .out = chain->out.data),
+                             rank->stream));
     return ep_rank_call(rank, check_out, chain);
 }
 
@@ -167,15 +164,8 @@ static void run_chains(enum ranks_mode mode, int32_t num_ranks, int32_t num_node
     assert_int_equal(ep_case_run(&spec, mode, run_chain), 0);
 }
 
-TEST(in_threads)
-{
-    run_chains(RANKS_THREADS, 3, 1);
-}
-
-TEST(in_processes)
-{
-    run_chains(RANKS_PROCESSES, 2, 1);
-}
+TEST_CALL(in_threads, run_chains(RANKS_THREADS, 3, 1))
+TEST_CALL(in_processes, run_chains(RANKS_PROCESSES, 2, 1))
 
 /* Every slot is used in every operation, and by other ones in turn. */
 TEST_OVER(over_nodes, "auto")

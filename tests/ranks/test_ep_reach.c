@@ -50,10 +50,7 @@ TEST(in_threads)
         every_reach(RANKS_THREADS, num_ranks, 0);
 }
 
-TEST(in_processes)
-{
-    every_reach(RANKS_PROCESSES, 3, 0);
-}
+TEST_CALL(in_processes, every_reach(RANKS_PROCESSES, 3, 0))
 
 TEST_OVER(over_nodes, "auto")
 {
@@ -95,10 +92,7 @@ TEST(rounds_in_threads)
         in_rounds(RANKS_THREADS, num_ranks);
 }
 
-TEST(rounds_in_processes)
-{
-    in_rounds(RANKS_PROCESSES, 3);
-}
+TEST_CALL(rounds_in_processes, in_rounds(RANKS_PROCESSES, 3))
 
 /* So many that a block does not keep their messages. */
 TEST(rounds_of_many_ranks)
@@ -120,19 +114,18 @@ static int run_refused(struct ranks_context *context)
     struct ep_rank self;
     struct ep_array rows;
     weft_plane plane = WEFT_INIT(weft_plane);
-    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     if (ep_rank_open(&self, context, refusal->world->spec.num_nodes, 1 << 20) ||
         ep_rank_enter(&self, refusal->world) || ep_route(&self) ||
         ep_array_alloc(&self, &rows, EP_OWN, (uint64_t)num_rows * ROW_BYTES, 0))
         return 1;
     plane.dst = rows.data;
     plane.row_bytes = ROW_BYTES;
-    args.planes = &plane;
-    args.num_planes = 1;
-    args.capacity = num_rows;
     if (context->rank == 0) /* which has no tokens to send */
-        CHECK_ERROR(weft_ep_dispatch(self.handle, &args, self.stream), WEFT_ERROR_UNSUPPORTED,
-                    refusal->names);
+        CHECK_ERROR(weft_ep_dispatch(self.handle,
+                                     WEFT_ARGS(weft_ep_dispatch_args, .planes = &plane,
+                                               .num_planes = 1, .capacity = num_rows),
+                                     self.stream),
+                    WEFT_ERROR_UNSUPPORTED, refusal->names);
     return ep_array_free(&self, &rows) || ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
@@ -189,7 +182,4 @@ TEST(registered_in_threads)
     registered(RANKS_THREADS, 4);
 }
 
-TEST(registered_in_processes)
-{
-    registered(RANKS_PROCESSES, 2);
-}
+TEST_CALL(registered_in_processes, registered(RANKS_PROCESSES, 2))

@@ -136,15 +136,8 @@ static void run_filled_again(enum ep_room room)
     }
 }
 
-TEST(handles_filled_again)
-{
-    run_filled_again(EP_ROOM_GIVEN);
-}
-
-TEST(handles_that_grow)
-{
-    run_filled_again(EP_ROOM_GROWS);
-}
+TEST_CALL(handles_filled_again, run_filled_again(EP_ROOM_GIVEN))
+TEST_CALL(handles_that_grow, run_filled_again(EP_ROOM_GROWS))
 
 /* A handle per world, all filled before the first is used, and used in another order. */
 struct batch {

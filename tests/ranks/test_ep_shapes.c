@@ -8,40 +8,31 @@
 static const struct ep_case usual = {
     .max_tokens = 11, .num_topk = 3, .num_experts = 16, .tokens = EP_TOKENS_RAGGED};
 
-TEST(every_token_shape)
+TEST_OF_TRIALS(every_token_shape, IN_THREADS(1, .last = 9, .step = tests_rounds(1, 4)))
 {
-    for (int32_t num_ranks = 1; num_ranks <= 9; num_ranks += tests_rounds(1, 4)) {
-        struct ep_trials trials = ep_trials_create(num_ranks, 0);
-        for (int tokens = 0; tokens < EP_NUM_TOKENS; tokens++) {
-            struct ep_case spec = usual;
-            spec.seed = (uint64_t)tokens;
-            spec.tokens = (enum ep_tokens)tokens;
-            ep_trials_add(&trials, &spec);
-        }
-        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    for (int tokens = 0; tokens < EP_NUM_TOKENS; tokens++) {
+        struct ep_case spec = usual;
+        spec.seed = (uint64_t)tokens;
+        spec.tokens = (enum ep_tokens)tokens;
+        ep_trials_add(trials, &spec);
     }
 }
 
-TEST(every_routing_and_placement)
+TEST_OF_TRIALS(every_routing_and_placement,
+               IN_THREADS(1, .last = 9, .step = tests_rounds(tests_grid_size(1, 3), 3)))
 {
-    for (int32_t num_ranks = 1; num_ranks <= 9;
-         num_ranks += tests_rounds(tests_grid_size(1, 3), 3)) {
-        struct ep_trials trials = ep_trials_create(num_ranks, 0);
-        for (int i = 0; i < EP_NUM_ROUTINGS * EP_NUM_PLACEMENTS; i++) {
-            struct ep_case spec = usual;
-            spec.seed = (uint64_t)i;
-            spec.routing = (enum ep_routing)(i % EP_NUM_ROUTINGS);
-            spec.placement = (enum ep_placement)(i / EP_NUM_ROUTINGS);
-            spec.index_type = i % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
-            ep_trials_add(&trials, &spec);
-        }
-        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    for (int i = 0; i < EP_NUM_ROUTINGS * EP_NUM_PLACEMENTS; i++) {
+        struct ep_case spec = usual;
+        spec.seed = (uint64_t)i;
+        spec.routing = (enum ep_routing)(i % EP_NUM_ROUTINGS);
+        spec.placement = (enum ep_placement)(i / EP_NUM_ROUTINGS);
+        spec.index_type = i % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
+        ep_trials_add(trials, &spec);
     }
 }
 
-TEST(every_topk)
+TEST_OF_TRIALS(every_topk, IN_THREADS(4))
 {
-    struct ep_trials trials = ep_trials_create(4, 0);
     for (int32_t num_topk = 1; num_topk <= 17; num_topk++) {
         struct ep_case spec = usual;
         spec.seed = (uint64_t)num_topk;
@@ -49,38 +40,31 @@ TEST(every_topk)
         spec.num_experts = 70;
         spec.index_type = num_topk % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
         spec.placement = num_topk % 3 == 0 ? EP_PLACEMENT_REPLICATED : EP_PLACEMENT_DEFAULT;
-        ep_trials_add(&trials, &spec);
+        ep_trials_add(trials, &spec);
     }
-    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-TEST(any_number_of_experts)
+TEST_OF_TRIALS(any_number_of_experts, IN_THREADS(2, .last = 8, .step = 3))
 {
     const int32_t num_experts[] = {1, 2, 3, 5, 6, 7, 13, 60, 257};
-    for (int32_t num_ranks = 2; num_ranks <= 8; num_ranks += 3) {
-        struct ep_trials trials = ep_trials_create(num_ranks, 0);
-        for (int i = 0; i < 9; i++) {
-            struct ep_case spec = usual;
-            spec.seed = (uint64_t)i;
-            spec.num_experts = num_experts[i];
-            ep_trials_add(&trials, &spec);
-        }
-        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    for (int i = 0; i < 9; i++) {
+        struct ep_case spec = usual;
+        spec.seed = (uint64_t)i;
+        spec.num_experts = num_experts[i];
+        ep_trials_add(trials, &spec);
     }
 }
 
-TEST(expert_alignment)
+TEST_OF_TRIALS(expert_alignment, IN_THREADS(3))
 {
     const int32_t alignments[] = {0, 1, 2, 3, 16, 128, 1000};
-    struct ep_trials trials = ep_trials_create(3, 0);
     for (int i = 0; i < 7; i++) {
         struct ep_case spec = usual;
         spec.expert_alignment = alignments[i];
         spec.routing = EP_ROUTING_SKEWED;
         spec.max_tokens = 40;
-        ep_trials_add(&trials, &spec);
+        ep_trials_add(trials, &spec);
     }
-    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
 TEST_OVER(virtual_nodes, "auto")

@@ -132,10 +132,7 @@ static int check_sizes(struct ranks_context *context)
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-TEST(arenas_fit_exactly)
-{
-    assert_int_equal(ep_case_run(&usual, RANKS_THREADS, check_sizes), 0);
-}
+TEST_CALL(arenas_fit_exactly, assert_int_equal(ep_case_run(&usual, RANKS_THREADS, check_sizes), 0))
 
 /* A rank without experts gets nothing. */
 TEST(with_other_placements)
@@ -155,15 +152,13 @@ static int check_heap_bytes(struct ranks_context *context)
     weft_heap_info before = WEFT_INIT(weft_heap_info), with_ep = WEFT_INIT(weft_heap_info),
                    after = WEFT_INIT(weft_heap_info);
     weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
-    weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
     if (ep_rank_open(&self, context, 0, 1 << 20))
         return 1;
     CHECK_OK(weft_heap_query(self.comm, &before));
     if (ep_rank_enter(&self, context->argument))
         return 1;
-    args.num_topk = 1;
     CHECK_OK(weft_heap_query(self.comm, &with_ep));
-    CHECK_OK(weft_ep_query_sizes(self.ep, &args, &sizes));
+    CHECK_OK(weft_ep_query_sizes(self.ep, WEFT_ARGS(weft_ep_size_args, .num_topk = 1), &sizes));
     const uint64_t spent = with_ep.used_bytes - before.used_bytes;
     CHECK(spent >= sizes.heap_bytes && spent < sizes.heap_bytes + 256, "%llu bytes, told %llu",
           (unsigned long long)spent, (unsigned long long)sizes.heap_bytes);
@@ -175,10 +170,8 @@ static int check_heap_bytes(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-TEST(heap_is_given_back)
-{
-    assert_int_equal(ep_case_run(&usual, RANKS_THREADS, check_heap_bytes), 0);
-}
+TEST_CALL(heap_is_given_back,
+          assert_int_equal(ep_case_run(&usual, RANKS_THREADS, check_heap_bytes), 0))
 
 /* Sizes beyond what 64 bits tell are refused, not wrapped. */
 static int ask_for_too_much(struct ranks_context *context)
@@ -187,14 +180,13 @@ static int ask_for_too_much(struct ranks_context *context)
                                                  INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
     struct ep_rank self;
     weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
-    weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
     if (ep_rank_open(&self, context, 0, 1 << 20) || ep_rank_enter(&self, context->argument))
         return 1;
-    args.max_tokens_per_rank = INT32_MAX;
-    args.num_topk = 1;
-    args.num_planes = WEFT_MAX_PLANES;
-    args.plane_row_bytes = row_bytes;
-    const weft_result result = weft_ep_query_sizes(self.ep, &args, &sizes);
+    const weft_result result = weft_ep_query_sizes(
+        self.ep,
+        WEFT_ARGS(weft_ep_size_args, .max_tokens_per_rank = INT32_MAX, .num_topk = 1,
+                  .num_planes = WEFT_MAX_PLANES, .plane_row_bytes = row_bytes),
+        &sizes);
     CHECK(result == WEFT_ERROR_INVALID_ARGUMENT ||
               (result == WEFT_OK &&
                sizes.arena_bytes / INT32_MAX >= (uint64_t)WEFT_MAX_PLANES * INT32_MAX),
@@ -320,12 +312,11 @@ static uint64_t expected_handle_bytes(const struct letters *n)
 static int check_memory(struct ep_rank *self, int32_t max_tokens, uint64_t row_bytes)
 {
     weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
-    weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
-    args.max_tokens_per_rank = max_tokens;
-    args.num_topk = self->world->spec.num_topk;
-    args.num_planes = 1;
-    args.plane_row_bytes = &row_bytes;
-    CHECK_OK(weft_ep_query_sizes(self->ep, &args, &sizes));
+    CHECK_OK(weft_ep_query_sizes(self->ep,
+                                 WEFT_ARGS(weft_ep_size_args, .max_tokens_per_rank = max_tokens,
+                                           .num_topk = self->world->spec.num_topk, .num_planes = 1,
+                                           .plane_row_bytes = &row_bytes),
+                                 &sizes));
     const struct letters n = letters_of(self, (uint64_t)max_tokens);
     CHECK(sizes.network_bytes == expected_network_bytes(&n), "network_bytes is %llu, not %llu",
           (unsigned long long)sizes.network_bytes, (unsigned long long)expected_network_bytes(&n));
@@ -348,15 +339,13 @@ static int check_node_sizes(struct ranks_context *context)
     struct ep_rank self;
     weft_heap_info before = WEFT_INIT(weft_heap_info), with_ep = WEFT_INIT(weft_heap_info);
     weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
-    weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
     if (ep_rank_open(&self, context, world->spec.num_nodes, 1 << 20))
         return 1;
     CHECK_OK(weft_heap_query(self.comm, &before));
     if (ep_rank_enter(&self, world))
         return 1;
-    args.num_topk = 1;
     CHECK_OK(weft_heap_query(self.comm, &with_ep));
-    CHECK_OK(weft_ep_query_sizes(self.ep, &args, &sizes));
+    CHECK_OK(weft_ep_query_sizes(self.ep, WEFT_ARGS(weft_ep_size_args, .num_topk = 1), &sizes));
     const uint64_t spent = with_ep.used_bytes - before.used_bytes;
     const uint64_t told = sizes.heap_bytes + sizes.network_bytes;
     CHECK(weft_comm_machine(self.comm) != WEFT_MACHINE_CPU ||

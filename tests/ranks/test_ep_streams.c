@@ -118,15 +118,8 @@ static void run_with_worlds(rank_function function)
         run_with_worlds_of(function, num_nodes);
 }
 
-TEST(communicators_at_once)
-{
-    run_with_worlds(in_several_comms);
-}
-
-TEST(eps_at_once_on_one_communicator)
-{
-    run_with_worlds(in_several_eps);
-}
+TEST_CALL(communicators_at_once, run_with_worlds(in_several_comms))
+TEST_CALL(eps_at_once_on_one_communicator, run_with_worlds(in_several_eps))
 
 /* The operations of one ep are ordered even when each is given another stream. */
 static int issue_alternating(struct seat *seat, weft_stream *const *streams)

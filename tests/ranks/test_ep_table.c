@@ -5,9 +5,8 @@
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
-static void run_placements(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
+static void run_placements(struct ep_trials *trials)
 {
-    struct ep_trials trials = ep_trials_create(num_ranks, num_nodes);
     for (int placement = 0; placement < EP_NUM_PLACEMENTS; placement++) {
         for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++) {
             const struct ep_case spec = {.index_type = WEFT_INT64,
@@ -20,29 +19,21 @@ static void run_placements(enum ranks_mode mode, int32_t num_ranks, int32_t num_
                                          .routing = (enum ep_routing)routing,
                                          .routed_by = EP_ROUTED_BY_TABLE,
                                          .placement = (enum ep_placement)placement};
-            ep_trials_add(&trials, &spec);
+            ep_trials_add(trials, &spec);
         }
     }
-    assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
 
-TEST(on_one_node)
-{
-    run_placements(RANKS_THREADS, 1, 1);
-    run_placements(RANKS_THREADS, 4, 1);
-    run_placements(RANKS_PROCESSES, 3, 1);
-}
+TEST_CALL(on_one_node, RUN_TRIALS(run_placements, IN_THREADS(1), IN_THREADS(4), IN_PROCESSES(3)))
 
 TEST_OVER(over_nodes, "auto")
 {
-    run_placements(RANKS_THREADS, 4, 2);
-    run_placements(RANKS_PROCESSES, 6, 3);
+    RUN_TRIALS(run_placements, IN_THREADS(4, .num_nodes = 2), IN_PROCESSES(6, .num_nodes = 3));
 }
 
 /* Ranks without tokens have no table, but count. */
-TEST(without_tokens)
+TEST_OF_TRIALS(without_tokens, IN_THREADS(3, .num_nodes = 1))
 {
-    struct ep_trials trials = ep_trials_create(3, 1);
     struct ep_case spec = {.seed = 91,
                            .max_tokens = 5,
                            .num_topk = 2,
@@ -50,7 +41,6 @@ TEST(without_tokens)
                            .routed_by = EP_ROUTED_BY_TABLE};
     for (int tokens = 0; tokens < EP_NUM_TOKENS; tokens++) {
         spec.tokens = (enum ep_tokens)tokens;
-        ep_trials_add(&trials, &spec);
+        ep_trials_add(trials, &spec);
     }
-    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls in which the hosts of all ranks take part, and that do not fit together: every pair of
- * them, and the same ones with other arguments. */
+ * them. The same call with other arguments is in the test of each. */
 #include <string.h>
 
 #include "harness/cmocka.h"
@@ -11,14 +11,11 @@ enum { NUM_RANKS = 3 };
 
 static int open_scene(struct ranks_context *context, struct host_scene *scene)
 {
-    weft_coll_config config = WEFT_INIT(weft_coll_config);
-    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
     memset(scene, 0, sizeof *scene);
-    ep_config.num_experts = 8;
-    config.staging_bytes = 4096;
     CHECK_OK(ranks_comm_create(context, NULL, &scene->comm));
-    CHECK_OK(weft_coll_create(scene->comm, &config, &scene->coll));
-    CHECK_OK(weft_ep_create(scene->comm, &ep_config, &scene->ep));
+    CHECK_OK(weft_coll_create(scene->comm, WEFT_ARGS(weft_coll_config, .staging_bytes = 4096),
+                              &scene->coll));
+    CHECK_OK(weft_ep_create(scene->comm, WEFT_ARGS(weft_ep_config, .num_experts = 8), &scene->ep));
     return 0;
 }
 
@@ -76,26 +73,4 @@ TEST(every_pair_of_different_calls)
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, make_all_pairs, NULL), 0);
     if (tests_rounds(2, 1) == 2)
         assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, make_all_pairs, NULL), 0);
-}
-
-/* Rank 2 gives another argument than the others. */
-TEST_ON_RANKS(the_same_call_with_other_arguments, RANKS_THREADS, NUM_RANKS)
-{
-    struct host_scene scene;
-    void *ptr;
-    weft_comm *child;
-    const int32_t differs = context->rank == 2;
-    if (open_scene(context, &scene))
-        return 1;
-    CHECK_ERROR(
-        weft_comm_host_all_gather(scene.comm, scene.memory, differs ? 8 : 16, scene.gathered),
-        WEFT_ERROR_MISMATCH, "weft_comm_host_all_gather: ranks disagree on bytes");
-    CHECK_ERROR(weft_heap_alloc(scene.comm, differs ? 8 : 16, &ptr), WEFT_ERROR_MISMATCH,
-                "bytes: 16 on rank 0 and 8 on rank 2");
-    CHECK_ERROR(weft_heap_grow(scene.comm, differs ? 8 << 20 : 16 << 20), WEFT_ERROR_MISMATCH,
-                "bytes: 16777216 on rank 0 and 8388608 on rank 2");
-    CHECK_ERROR(weft_comm_split_strided(scene.comm, 0, 1, 2 + differs, NULL, &child),
-                WEFT_ERROR_MISMATCH, "rank 2");
-    CHECK_OK(weft_comm_host_barrier(scene.comm));
-    return close_scene(&scene);
 }

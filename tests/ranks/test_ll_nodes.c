@@ -39,25 +39,10 @@ static void run_way(enum ll_way way, enum ranks_mode mode)
     }
 }
 
-TEST(one_launch_each)
-{
-    run_way(LL_ONE_LAUNCH, RANKS_PROCESSES);
-}
-
-TEST(two_phases_each)
-{
-    run_way(LL_TWO_PHASES, RANKS_THREADS);
-}
-
-TEST(two_results_at_a_time)
-{
-    run_way(LL_TWO_RESULTS, RANKS_PROCESSES);
-}
-
-TEST(results_are_combined_twice)
-{
-    run_way(LL_COMBINED_TWICE, RANKS_THREADS);
-}
+TEST_CALL(one_launch_each, run_way(LL_ONE_LAUNCH, RANKS_PROCESSES))
+TEST_CALL(two_phases_each, run_way(LL_TWO_PHASES, RANKS_THREADS))
+TEST_CALL(two_results_at_a_time, run_way(LL_TWO_RESULTS, RANKS_PROCESSES))
+TEST_CALL(results_are_combined_twice, run_way(LL_COMBINED_TWICE, RANKS_THREADS))
 
 /* Each case once, in one of the ways. */
 TEST(rows_are_relayed)
@@ -106,10 +91,9 @@ struct part {
 static int run_part(struct ranks_context *context)
 {
     const struct part *part = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *all, *comm;
-    config.num_nodes = part->shape.num_nodes;
-    CHECK_OK(ranks_comm_create(context, &config, &all));
+    CHECK_OK(ranks_comm_create(
+        context, WEFT_ARGS(weft_comm_config, .num_nodes = part->shape.num_nodes), &all));
     CHECK_OK(
         weft_comm_split_strided(all, part->first, 1, part->trial.problem.num_ranks, NULL, &comm));
     if (comm != NULL) {
@@ -148,16 +132,14 @@ TEST(nodes_with_different_numbers_of_ranks)
 /* Rows that go through partners need partners. */
 static int refuse_a_handle(struct ranks_context *context)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     weft_comm *all, *comm;
     weft_ep *ep;
     weft_ep_handle *handle;
-    config.num_nodes = 2;
     ep_config.num_experts = 8;
     handle_config.num_topk = 2;
-    CHECK_OK(ranks_comm_create(context, &config, &all));
+    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = 2), &all));
     CHECK_OK(weft_comm_split_strided(all, 0, 1, 3, NULL, &comm));
     if (comm != NULL) {
         CHECK_OK(weft_ep_create(comm, &ep_config, &ep));

@@ -38,15 +38,8 @@ static void run_cases(enum ranks_mode mode, enum ll_way first_way)
     }
 }
 
-TEST(rows_come_late)
-{
-    run_cases(RANKS_THREADS, LL_ONE_LAUNCH);
-}
-
-TEST(rows_come_late_in_processes)
-{
-    run_cases(RANKS_PROCESSES, LL_TWO_PHASES);
-}
+TEST_CALL(rows_come_late, run_cases(RANKS_THREADS, LL_ONE_LAUNCH))
+TEST_CALL(rows_come_late_in_processes, run_cases(RANKS_PROCESSES, LL_TWO_PHASES))
 
 TEST(rows_come_late_between_nodes)
 {

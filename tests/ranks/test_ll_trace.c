@@ -96,10 +96,7 @@ TEST(on_4_ranks)
         run_trace(which, 4);
 }
 
-TEST(on_8_ranks)
-{
-    run_trace(0, 8);
-}
+TEST_CALL(on_8_ranks, run_trace(0, 8))
 
 int main(void)
 {

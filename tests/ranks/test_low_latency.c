@@ -43,25 +43,10 @@ TEST(few_tokens_by_default)
     }
 }
 
-TEST(one_launch_each)
-{
-    run_way(LL_ONE_LAUNCH, RANKS_PROCESSES);
-}
-
-TEST(two_phases_each)
-{
-    run_way(LL_TWO_PHASES, RANKS_THREADS);
-}
-
-TEST(two_results_at_a_time)
-{
-    run_way(LL_TWO_RESULTS, RANKS_PROCESSES);
-}
-
-TEST(results_are_combined_twice)
-{
-    run_way(LL_COMBINED_TWICE, RANKS_THREADS);
-}
+TEST_CALL(one_launch_each, run_way(LL_ONE_LAUNCH, RANKS_PROCESSES))
+TEST_CALL(two_phases_each, run_way(LL_TWO_PHASES, RANKS_THREADS))
+TEST_CALL(two_results_at_a_time, run_way(LL_TWO_RESULTS, RANKS_PROCESSES))
+TEST_CALL(results_are_combined_twice, run_way(LL_COMBINED_TWICE, RANKS_THREADS))
 
 /* More ranks than a warp of a GPU has lanes, and than one GPU has queues for. */
 TEST(many_ranks)
@@ -139,26 +124,22 @@ static int wait_for_late_rank(struct ranks_context *context)
     return ll_seat_close(&seat);
 }
 
+#define OF_TWO LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2)
+
 TEST(waits_for_a_late_rank_are_told)
 {
     static const struct ll_case problems[] = {
-        {"by rank", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2)},
-        {"in packets", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
+        {"by rank", OF_TWO},
+        {"in packets", OF_TWO, .carrier = WEFT_LL_PACKETS},
+        {"by expert", OF_TWO, LL_EXPERTS},
+        {"by expert in packets", OF_TWO, LL_EXPERTS, .carrier = WEFT_LL_PACKETS},
+        {"told", OF_TWO, .carrier = WEFT_LL_TOLD_PACKETS},
+        {"by expert and told", OF_TWO, LL_EXPERTS, .carrier = WEFT_LL_TOLD_PACKETS},
+        {"weighed late", OF_TWO, LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE)},
+        {"weighed late in packets", OF_TWO, LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE),
          .carrier = WEFT_LL_PACKETS},
-        {"by expert", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
-         LL_EXPERTS},
-        {"by expert in packets", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32),
-         LL_GRID(2, 2), LL_EXPERTS, .carrier = WEFT_LL_PACKETS},
-        {"told", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
+        {"weighed late and told", OF_TWO, LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE),
          .carrier = WEFT_LL_TOLD_PACKETS},
-        {"by expert and told", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
-         LL_EXPERTS, .carrier = WEFT_LL_TOLD_PACKETS},
-        {"weighed late", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
-         LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE)},
-        {"weighed late in packets", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32),
-         LL_GRID(2, 2), LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE), .carrier = WEFT_LL_PACKETS},
-        {"weighed late and told", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32),
-         LL_GRID(2, 2), LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE), .carrier = WEFT_LL_TOLD_PACKETS},
     };
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         if (ranks_run(RANKS_PROCESSES, 2, wait_for_late_rank, &problems[i]) != 0)

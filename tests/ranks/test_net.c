@@ -9,9 +9,7 @@
 
 static int open_comm(struct ranks_context *context, int32_t num_nodes, weft_comm **comm)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = num_nodes;
-    CHECK_OK(ranks_comm_create(context, &config, comm));
+    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = num_nodes), comm));
     return 0;
 }
 
@@ -69,105 +67,59 @@ static void run_with(const char *engine, rank_function function)
     unsetenv("WEFT_NET");
 }
 
-TEST(communicators_of_several_nodes_have_one_over_tcp)
-{
-    run_with("tcp", see_tcp);
-}
+TEST_CALL(communicators_of_several_nodes_have_one_over_tcp, run_with("tcp", see_tcp))
+TEST_CALL(communicators_of_several_nodes_have_one_over_ucx, run_with("ucx", see_ucx))
 
-TEST(communicators_of_several_nodes_have_one_over_ucx)
-{
-    run_with("ucx", see_ucx);
-}
+/* A network that cannot be had, since some ranks have another setting: what they are told, and the
+ * others. */
+struct refusal {
+    int32_t num_ranks, num_trials;
+    const char *engine;
+    const char *name, *value;
+    int32_t first, last; /* that have it */
+    weft_result result;
+    const char *told, *others_are_told;
+};
 
-static int disagree(struct ranks_context *context)
+static int be_refused(struct ranks_context *context)
 {
+    const struct refusal *refusal = context->argument;
+    const int is_odd = context->rank >= refusal->first && context->rank <= refusal->last;
     weft_comm *comm;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = 2;
-    setenv("WEFT_NET", context->rank == 3 ? "ucx" : "tcp", 1);
-    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
-                "the network engine is tcp on rank 0 and ucx on rank 3; WEFT_NET chooses it");
+    setenv("WEFT_NET", refusal->engine, 1);
+    if (is_odd)
+        setenv(refusal->name, refusal->value, 1);
+    CHECK_ERROR(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = 2), &comm),
+                refusal->result, is_odd ? refusal->told : refusal->others_are_told);
     return 0;
 }
 
-TEST(ranks_must_have_the_same_engine)
+static void run_refusal(const char *needed, const struct refusal *refusal)
 {
-    if (!tests_network_is_there("ucx"))
+    if (!tests_network_is_there(needed))
         skip();
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 4, disagree, NULL), 0);
+    for (int trial = 0; trial < refusal->num_trials; trial++)
+        assert_int_equal(ranks_run(RANKS_PROCESSES, refusal->num_ranks, be_refused, refusal), 0);
 }
+#define REFUSED(name, needed, ...)                                                                 \
+    TEST_CALL(name, run_refusal(needed, &(const struct refusal){__VA_ARGS__}))
 
-static int demand_what_there_is_not(struct ranks_context *context)
-{
-    weft_comm *comm;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = 2;
-    setenv("WEFT_NET", "tcp", 1);
-    setenv("WEFT_NET_TRANSPORT", "rdma", 1);
-    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
-                "RDMA is demanded");
-    return 0;
-}
-
+#define ENGINES "the network engine is tcp on rank 0 and ucx on rank 3; WEFT_NET chooses it"
+REFUSED(ranks_must_have_the_same_engine, "ucx", 4, 1, "tcp", "WEFT_NET", "ucx", 3, 3,
+        WEFT_ERROR_MISMATCH, ENGINES, ENGINES)
 /* By the ranks of one node, while the others connect to them: all are told by whom. */
-static int demand_rdma_on_a_node(struct ranks_context *context)
-{
-    weft_comm *comm;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = 2;
-    setenv("WEFT_NET", "ucx", 1);
-    if (context->rank < context->num_ranks / 2)
-        setenv("WEFT_NET_TRANSPORT", "rdma", 1);
-    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
-                context->rank < context->num_ranks / 2 ? "tcp" : "rank 0 cannot");
-    return 0;
-}
-
-TEST(some_may_demand_what_there_is_not)
-{
-    if (!tests_network_is_there("ucx"))
-        skip();
-    for (int trial = 0; trial < 5; trial++)
-        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, demand_rdma_on_a_node, NULL), 0);
-}
-
+REFUSED(some_may_demand_what_there_is_not, "ucx", 4, 5, "ucx", "WEFT_NET_TRANSPORT", "rdma", 0, 1,
+        WEFT_ERROR_UNSUPPORTED, "tcp", "rank 0 cannot")
+REFUSED(tcp_has_no_rdma, "tcp", 2, 1, "tcp", "WEFT_NET_TRANSPORT", "rdma", 0, 1,
+        WEFT_ERROR_UNSUPPORTED, "RDMA is demanded", "")
 /* Where one rank has none, the other does not reach it either; each tells of its own. */
-static int choose_no_devices(struct ranks_context *context)
-{
-    weft_comm *comm;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = 2;
-    setenv("WEFT_NET", "ucx", 1);
-    if (context->rank == 1)
-        setenv("WEFT_NET_DEVICES", "pigeons", 1);
-    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
-                context->rank == 1 ? "devices of rank 1 are pigeons; WEFT_NET_DEVICES names them"
-                                   : "cannot connect rank 0 to rank 1");
-    return 0;
-}
-
+REFUSED(devices_of_ucx_must_exist, "ucx", 2, 1, "ucx", "WEFT_NET_DEVICES", "pigeons", 1, 1,
+        WEFT_ERROR_UNSUPPORTED, "devices of rank 1 are pigeons; WEFT_NET_DEVICES names them",
+        "cannot connect rank 0 to rank 1")
 /* Where one rank has none, all are told by which. */
-static int listen_nowhere(struct ranks_context *context)
-{
-    weft_comm *comm;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = 2;
-    setenv("WEFT_NET", "tcp", 1);
-    if (context->rank == 1)
-        setenv("WEFT_NET_DEVICES", "pigeons", 1);
-    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
-                context->rank == 1 ? "its devices are pigeons; WEFT_NET_DEVICES names them"
-                                   : "rank 1 cannot open its network");
-    return 0;
-}
-
-TEST(devices_must_exist)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, listen_nowhere, NULL), 0);
-    if (!tests_network_is_there("ucx"))
-        skip();
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, choose_no_devices, NULL), 0);
-}
+REFUSED(devices_of_tcp_must_exist, "tcp", 2, 1, "tcp", "WEFT_NET_DEVICES", "pigeons", 1, 1,
+        WEFT_ERROR_UNSUPPORTED, "its devices are pigeons; WEFT_NET_DEVICES names them",
+        "rank 1 cannot open its network")
 
 static int ask_wrongly(struct ranks_context *context)
 {
@@ -184,6 +136,5 @@ TEST(what_cannot_be_had_is_an_error)
 {
     if (!tests_network_is_there("tcp"))
         skip();
-    assert_int_equal(ranks_run(RANKS_PROCESSES, 2, demand_what_there_is_not, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, 1, ask_wrongly, NULL), 0);
 }

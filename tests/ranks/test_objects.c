@@ -63,16 +63,15 @@ static int open_objects(struct ranks_context *context, struct world *world, uint
 /* Of tokens, choices and answers that are all zeroes. */
 static int queue_low_latency(const struct world *world)
 {
-    weft_ll_dispatch_args dispatch = WEFT_INIT(weft_ll_dispatch_args);
-    weft_ll_combine_args combine = WEFT_INIT(weft_ll_combine_args);
-    dispatch.num_tokens = NUM_TOKENS;
-    dispatch.x = world->memory;
-    dispatch.index_type = WEFT_INT64;
-    dispatch.topk_idx = world->memory;
-    combine.x = world->memory;
-    combine.out = world->memory + (30 << 10);
-    CHECK_OK(weft_ll_dispatch(world->ll, &dispatch, world->stream));
-    CHECK_OK(weft_ll_combine(world->ll, &combine, world->stream));
+    CHECK_OK(weft_ll_dispatch(world->ll,
+                              WEFT_ARGS(weft_ll_dispatch_args, .num_tokens = NUM_TOKENS,
+                                        .x = world->memory, .index_type = WEFT_INT64,
+                                        .topk_idx = world->memory),
+                              world->stream));
+    CHECK_OK(weft_ll_combine(
+        world->ll,
+        WEFT_ARGS(weft_ll_combine_args, .x = world->memory, .out = world->memory + (30 << 10)),
+        world->stream));
     return 0;
 }
 
@@ -80,7 +79,6 @@ static int queue_low_latency(const struct world *world)
 static int queue_work(struct ranks_context *context, const struct world *world)
 {
     weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
-    weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
     const weft_plane plane = {.size = sizeof(weft_plane),
                               .src = world->memory,
                               .dst = world->heap,
@@ -88,9 +86,6 @@ static int queue_work(struct ranks_context *context, const struct world *world)
     layout.num_tokens = NUM_TOKENS;
     layout.index_type = WEFT_INT64;
     layout.topk_idx = world->memory; /* of zeroes */
-    dispatch.num_planes = 1;
-    dispatch.planes = &plane;
-    dispatch.capacity = CAPACITY;
     CHECK_OK(weft_coll_all_reduce(world->coll,
                                   WEFT_ARGS(weft_coll_args, .send = world->memory,
                                             .recv = world->memory + (16 << 10), .count = COUNT,
@@ -98,7 +93,10 @@ static int queue_work(struct ranks_context *context, const struct world *world)
                                   world->stream));
     CHECK_OK(weft_ep_layout(world->handle, &layout, world->stream));
     CHECK_OK(weft_ep_notify(world->handle, world->stream));
-    CHECK_OK(weft_ep_dispatch(world->handle, &dispatch, world->stream));
+    CHECK_OK(weft_ep_dispatch(
+        world->handle,
+        WEFT_ARGS(weft_ep_dispatch_args, .num_planes = 1, .planes = &plane, .capacity = CAPACITY),
+        world->stream));
     if (queue_low_latency(world))
         return 1;
     CHECK_OK(

@@ -59,16 +59,15 @@ static int meet(struct actor *actor)
 static int open_actor(struct ranks_context *context, struct actor *actor)
 {
     const struct shape *shape = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     void *area;
     if (shape->engine != NULL)
         setenv("WEFT_NET", shape->engine, 1);
-    config.num_nodes = shape->num_nodes;
     *actor = (struct actor){.context = context,
                             .image = calloc(1, sizeof(struct area)),
                             .models = calloc((size_t)context->num_ranks, sizeof(struct area))};
     CHECK(actor->image != NULL && actor->models != NULL, "no memory");
-    CHECK_OK(ranks_comm_create(context, &config, &actor->comm));
+    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = shape->num_nodes),
+                               &actor->comm));
     CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
     CHECK_OK(weft_stream_create(actor->comm, &actor->other_stream));
     CHECK_OK(weft_heap_alloc(actor->comm, sizeof(struct area), &area));
@@ -428,22 +427,9 @@ static void run_on_all_shapes(rank_function function, enum who_reads reader)
     }
 }
 
-TEST(random_operations_do_what_a_model_does)
-{
-    run_on_all_shapes(play_randomly, READ_BY_THE_HOST);
-}
-
-TEST(signals_come_after_the_bytes)
-{
-    run_on_all_shapes(write_letters, READ_BY_PROGRAMS);
-}
-
-TEST(a_stream_signals_another_of_its_rank)
-{
-    run_on_all_shapes(signal_itself, READ_BY_PROGRAMS);
-}
-
-TEST(concurrent_fetch_adds_give_distinct_values)
-{
-    run_on_all_shapes(draw_tickets, READ_BY_PROGRAMS);
-}
+TEST_CALL(random_operations_do_what_a_model_does,
+          run_on_all_shapes(play_randomly, READ_BY_THE_HOST))
+TEST_CALL(signals_come_after_the_bytes, run_on_all_shapes(write_letters, READ_BY_PROGRAMS))
+TEST_CALL(a_stream_signals_another_of_its_rank, run_on_all_shapes(signal_itself, READ_BY_PROGRAMS))
+TEST_CALL(concurrent_fetch_adds_give_distinct_values,
+          run_on_all_shapes(draw_tickets, READ_BY_PROGRAMS))

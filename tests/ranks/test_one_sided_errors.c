@@ -24,13 +24,13 @@ static int open_actor(struct ranks_context *context, struct actor *actor)
 {
     const struct shape *shape = context->argument;
     static const char zeroes[AREA_BYTES];
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     void *area;
-    config.num_nodes = shape->num_nodes;
-    config.timeout_ms = shape->timeout_ms;
     if (shape->timeout_ms > 0 && ranks_warm_up(context))
         return 1;
-    CHECK_OK(ranks_comm_create(context, &config, &actor->comm));
+    CHECK_OK(ranks_comm_create(
+        context,
+        WEFT_ARGS(weft_comm_config, .num_nodes = shape->num_nodes, .timeout_ms = shape->timeout_ms),
+        &actor->comm));
     CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
     CHECK_OK(weft_heap_alloc(actor->comm, AREA_BYTES, &area));
     CHECK_OK(weft_memory_copy(actor->comm, area, zeroes, AREA_BYTES));
@@ -201,10 +201,7 @@ static void run_on_nodes(rank_function function, uint32_t timeout_ms)
     }
 }
 
-TEST(wrong_arguments_are_named)
-{
-    run_on_nodes(call_wrongly, 0);
-}
+TEST_CALL(wrong_arguments_are_named, run_on_nodes(call_wrongly, 0))
 
 TEST(a_wait_in_vain_names_the_word_and_no_rank)
 {
@@ -212,12 +209,5 @@ TEST(a_wait_in_vain_names_the_word_and_no_rank)
     run_on_nodes(wait_in_vain, tests_deadline_ms((uint32_t)tests_rounds(300, 2000)));
 }
 
-TEST(a_rank_that_has_left_is_named)
-{
-    run_on_nodes(leave_early, 0);
-}
-
-TEST(every_second_rank_is_a_communicator)
-{
-    run_on_nodes(split_by_stride, 0);
-}
+TEST_CALL(a_rank_that_has_left_is_named, run_on_nodes(leave_early, 0))
+TEST_CALL(every_second_rank_is_a_communicator, run_on_nodes(split_by_stride, 0))

@@ -29,18 +29,17 @@ static weft_ep_layout_args layout_args(const struct layer *layer)
 
 static int open_layer(struct ranks_context *context, struct layer *layer)
 {
-    weft_ep_config config = WEFT_INIT(weft_ep_config);
     weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
     int64_t choices[NUM_TOKENS * NUM_TOPK];
     void *memory;
-    config.num_experts = NUM_RANKS;
     handle.max_tokens = NUM_TOKENS;
     handle.num_topk = NUM_TOPK;
     for (int i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
         choices[i] = i % NUM_RANKS;
     CHECK_OK(ranks_comm_create(context, NULL, &layer->comm));
     CHECK_OK(weft_stream_create(layer->comm, &layer->stream));
-    CHECK_OK(weft_ep_create(layer->comm, &config, &layer->ep));
+    CHECK_OK(weft_ep_create(layer->comm, WEFT_ARGS(weft_ep_config, .num_experts = NUM_RANKS),
+                            &layer->ep));
     CHECK_OK(weft_ep_handle_create(layer->ep, &handle, &layer->handle));
     CHECK_OK(weft_heap_alloc(layer->comm, HEAP_BYTES, &memory));
     layer->heap = memory;
@@ -255,18 +254,15 @@ static void fill_decode(struct decode *decode, const struct layer *layer)
 
 static int refuse_decodes(const struct layer *layer)
 {
-    weft_ll_config config = WEFT_INIT(weft_ll_config);
     const weft_ll_dispatch_args *args;
     struct decode decode;
     char *other = layer->other;
-    config.hidden = HIDDEN;
-    config.max_tokens = NUM_TOKENS;
-    config.num_topk = NUM_TOPK;
-    config.dtype = WEFT_FP32;
-    config.layout = WEFT_LL_BY_EXPERT;
-    config.expert_capacity = CAPACITY;
-    config.answer = WEFT_LL_ANSWER_ROWS;
-    CHECK_OK(weft_ll_create(layer->ep, &config, &decode.ll));
+    CHECK_OK(weft_ll_create(layer->ep,
+                            WEFT_ARGS(weft_ll_config, .hidden = HIDDEN, .max_tokens = NUM_TOKENS,
+                                      .num_topk = NUM_TOPK, .dtype = WEFT_FP32,
+                                      .layout = WEFT_LL_BY_EXPERT, .expert_capacity = CAPACITY,
+                                      .answer = WEFT_LL_ANSWER_ROWS),
+                            &decode.ll));
     args = &decode.dispatch;
     DECODE_OVERLAPS(dispatch, rows, other, "rows", "x");
     DECODE_OVERLAPS(dispatch, rows, other + NUM_TOKENS * ROW_BYTES - 4, "rows", "x");

@@ -17,10 +17,39 @@ static void pause_us(long us)
     nanosleep(&pause, NULL);
 }
 
+static int open_on_nodes(struct ranks_context *context, int32_t num_nodes, weft_comm **comm,
+                         weft_stream **stream)
+{
+    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = num_nodes), comm));
+    CHECK_OK(weft_stream_create(*comm, stream));
+    return 0;
+}
+
 static int open_ranks(struct ranks_context *context, weft_comm **comm, weft_stream **stream)
 {
-    CHECK_OK(ranks_comm_create(context, NULL, comm));
-    CHECK_OK(weft_stream_create(*comm, stream));
+    return open_on_nodes(context, 1, comm, stream);
+}
+
+static int close_ranks(weft_comm *comm, weft_stream *stream)
+{
+    CHECK_OK(weft_comm_destroy(comm));
+    CHECK_OK(weft_stream_destroy(stream));
+    return 0;
+}
+
+/* Sums floats in so many calls. */
+static int sum_floats(weft_comm *comm, weft_stream *stream, int64_t count, int num_calls)
+{
+    static float send[5000];
+    static _Thread_local float recv[5000];
+    weft_coll *coll;
+    CHECK_OK(ranks_coll_create(comm, &coll));
+    for (int i = 0; i < num_calls; i++)
+        CHECK_OK(weft_coll_all_reduce(coll,
+                                      WEFT_ARGS(weft_coll_args, .send = send, .recv = recv,
+                                                .count = count, .dtype = WEFT_FP32, .op = WEFT_SUM),
+                                      stream));
+    CHECK_OK(weft_stream_synchronize(stream));
     return 0;
 }
 
@@ -34,60 +63,33 @@ static int barrier(weft_comm *comm, weft_stream *stream)
 TEST_ON_RANKS(totals_count_operations_and_their_bytes, RANKS_THREADS, 3)
 {
     enum { COUNT = 100, NUM_CALLS = 7 };
-    static float send[COUNT];
-    float recv[COUNT];
     weft_comm *comm;
     weft_stream *stream;
-    weft_coll *coll;
     weft_stats before = WEFT_INIT(weft_stats), after = WEFT_INIT(weft_stats);
     if (open_ranks(context, &comm, &stream) != 0)
         return 1;
-    CHECK_OK(ranks_coll_create(comm, &coll));
     CHECK_OK(weft_stats_query(comm, &before));
-    weft_coll_args args = WEFT_INIT(weft_coll_args);
-    args.send = send;
-    args.recv = recv;
-    args.count = COUNT;
-    args.dtype = WEFT_FP32;
-    args.op = WEFT_SUM;
-    for (int i = 0; i < NUM_CALLS; i++)
-        CHECK_OK(weft_coll_all_reduce(coll, &args, stream));
-    CHECK_OK(weft_stream_synchronize(stream));
+    if (sum_floats(comm, stream, COUNT, NUM_CALLS))
+        return 1;
     CHECK_OK(weft_stats_query(comm, &after));
     CHECK(after.num_issued == before.num_issued + NUM_CALLS, "%lu operations after %lu",
           after.num_issued, before.num_issued);
     CHECK(after.num_failed == 0, "%lu operations failed", after.num_failed);
     CHECK(after.num_bytes - before.num_bytes == NUM_CALLS * COUNT * sizeof(float), "%lu bytes",
           after.num_bytes - before.num_bytes);
-    CHECK_OK(weft_comm_destroy(comm));
-    CHECK_OK(weft_stream_destroy(stream));
-    return 0;
+    return close_ranks(comm, stream);
 }
 
 /* The sum of what goes to each rank is what the network has sent. */
 TEST_ON_RANKS(traffic_is_counted_by_its_rank, RANKS_PROCESSES, 2)
 {
     enum { COUNT = 5000, NUM_NODES = 2 };
-    static float send[COUNT], recv[COUNT];
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_net_info before = WEFT_INIT(weft_net_info), after = WEFT_INIT(weft_net_info);
     weft_comm *comm;
     weft_stream *stream;
-    weft_coll *coll;
     uint64_t sent_bytes = 0, received_bytes = 0, under_way = 0;
-    config.num_nodes = NUM_NODES;
-    CHECK_OK(ranks_comm_create(context, &config, &comm));
-    CHECK_OK(weft_stream_create(comm, &stream));
-    CHECK_OK(ranks_coll_create(comm, &coll));
-    weft_coll_args args = WEFT_INIT(weft_coll_args);
-    args.send = send;
-    args.recv = recv;
-    args.count = COUNT;
-    args.dtype = WEFT_FP32;
-    args.op = WEFT_SUM;
-    for (int i = 0; i < 3; i++)
-        CHECK_OK(weft_coll_all_reduce(coll, &args, stream));
-    CHECK_OK(weft_stream_synchronize(stream));
+    if (open_on_nodes(context, NUM_NODES, &comm, &stream) || sum_floats(comm, stream, COUNT, 3))
+        return 1;
     CHECK_OK(weft_net_query(comm, &before));
     for (int32_t rank = 0; rank < context->num_ranks; rank++) {
         weft_peer_stats peer = WEFT_INIT(weft_peer_stats);
@@ -105,9 +107,7 @@ TEST_ON_RANKS(traffic_is_counted_by_its_rank, RANKS_PROCESSES, 2)
     CHECK(before.sent_bytes <= sent_bytes && sent_bytes <= after.sent_bytes,
           "%lu bytes by rank, from %lu to %lu in all", sent_bytes, before.sent_bytes,
           after.sent_bytes);
-    CHECK_OK(weft_comm_destroy(comm));
-    CHECK_OK(weft_stream_destroy(stream));
-    return 0;
+    return close_ranks(comm, stream);
 }
 
 /* Rank 1 comes to one barrier long after rank 0. */
@@ -143,9 +143,7 @@ TEST_ON_RANKS(waits_are_counted_by_the_rank_waited_for, RANKS_PROCESSES, 2)
     CHECK(context->rank == 1 || after.waits_by_time[NUM_BUCKETS - 1] > 0,
           "no wait of more than 16 ms");
     CHECK_ERROR(weft_stats_query_peer(comm, 2, &after), WEFT_ERROR_INVALID_ARGUMENT, "rank");
-    CHECK_OK(weft_comm_destroy(comm));
-    CHECK_OK(weft_stream_destroy(stream));
-    return 0;
+    return close_ranks(comm, stream);
 }
 
 /* All ranks name it, itself included, and none names another one. */
@@ -168,9 +166,7 @@ TEST_ON_RANKS(a_slow_rank_is_named_by_all, RANKS_PROCESSES, NUM_RANKS)
     CHECK(slowest.rank == SLOW_RANK, "rank %d is named, %lu of %lu", slowest.rank, slowest.num_late,
           slowest.num_operations);
     CHECK(strcmp(slowest.call, "weft_comm_barrier") == 0, "call is %s", slowest.call);
-    CHECK_OK(weft_comm_destroy(comm));
-    CHECK_OK(weft_stream_destroy(stream));
-    return 0;
+    return close_ranks(comm, stream);
 }
 
 /* The operation that was interrupted has failed. */
@@ -192,9 +188,7 @@ TEST_ON_RANKS(a_failed_communicator_tells_all_the_same, RANKS_PROCESSES, 2)
     CHECK_OK(weft_stats_query(comm, &stats));
     CHECK(stats.num_failed == (uint64_t)(context->rank == 0), "%lu failed", stats.num_failed);
     CHECK_OK(weft_stats_query_slowest(comm, &slowest));
-    CHECK_OK(weft_comm_destroy(comm));
-    CHECK_OK(weft_stream_destroy(stream));
-    return 0;
+    return close_ranks(comm, stream);
 }
 
 static int use_without_records(struct ranks_context *context)
@@ -210,9 +204,7 @@ static int use_without_records(struct ranks_context *context)
     CHECK_OK(weft_stats_query_slowest(comm, &slowest));
     CHECK(slowest.rank == -1 && slowest.call[0] == '\0', "rank %d is slow", slowest.rank);
     CHECK_ERROR(weft_records_write(comm, "/dev/null"), WEFT_ERROR_UNSUPPORTED, "WEFT_RECORDS");
-    CHECK_OK(weft_comm_destroy(comm));
-    CHECK_OK(weft_stream_destroy(stream));
-    return 0;
+    return close_ranks(comm, stream);
 }
 
 TEST(records_can_be_switched_off)

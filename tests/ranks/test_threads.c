@@ -34,12 +34,11 @@ static int reduce(struct seat *seat, int round)
     struct ranks_context *context = &seat->context;
     for (int64_t i = 0; i < seat->count; i++)
         seat->numbers[i] = number_of(seat, context->rank, round, i);
-    weft_coll_args args = WEFT_INIT(weft_coll_args);
-    args.send = seat->numbers;
-    args.recv = seat->numbers;
-    args.count = seat->count;
-    args.dtype = WEFT_INT32;
-    CHECK_OK(weft_coll_all_reduce(seat->coll, &args, seat->stream));
+    CHECK_OK(
+        weft_coll_all_reduce(seat->coll,
+                             WEFT_ARGS(weft_coll_args, .send = seat->numbers, .recv = seat->numbers,
+                                       .count = seat->count, .dtype = WEFT_INT32),
+                             seat->stream));
     CHECK_OK(weft_stream_synchronize(seat->stream));
     CHECK_OK(weft_comm_status(seat->comm, NULL));
     for (int64_t i = 0; i < seat->count; i++) {
@@ -55,30 +54,26 @@ static int reduce(struct seat *seat, int round)
 /* Each token to one rank, and back. */
 static int issue_exchange(struct seat *seat)
 {
-    weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
-    weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
-    weft_ep_combine_args combine = WEFT_INIT(weft_ep_combine_args);
     const weft_plane plane = {.size = sizeof plane,
                               .src = seat->numbers + TOKENS,
                               .dst = seat->numbers + ROWS,
                               .row_bytes = HIDDEN * sizeof(float)};
-    layout.num_tokens = NUM_TOKENS;
-    layout.index_type = WEFT_INT32;
-    layout.topk_idx = seat->numbers + IDS;
-    CHECK_OK(weft_ep_layout(seat->handle, &layout, seat->stream));
+    CHECK_OK(weft_ep_layout(seat->handle,
+                            WEFT_ARGS(weft_ep_layout_args, .num_tokens = NUM_TOKENS,
+                                      .index_type = WEFT_INT32, .topk_idx = seat->numbers + IDS),
+                            seat->stream));
     CHECK_OK(weft_ep_notify(seat->handle, seat->stream));
     CHECK_OK(weft_ep_wait_counts(seat->handle, &counts));
-    dispatch.planes = &plane;
-    dispatch.num_planes = 1;
-    dispatch.capacity = counts.num_recv_tokens;
-    CHECK_OK(weft_ep_dispatch(seat->handle, &dispatch, seat->stream));
-    combine.x = seat->numbers + ROWS;
-    combine.out = seat->numbers + SUMS;
-    combine.hidden = HIDDEN;
-    combine.dtype = WEFT_FP32;
-    combine.capacity = counts.num_recv_tokens;
-    CHECK_OK(weft_ep_combine(seat->handle, &combine, seat->stream));
+    CHECK_OK(weft_ep_dispatch(seat->handle,
+                              WEFT_ARGS(weft_ep_dispatch_args, .planes = &plane, .num_planes = 1,
+                                        .capacity = counts.num_recv_tokens),
+                              seat->stream));
+    CHECK_OK(weft_ep_combine(seat->handle,
+                             WEFT_ARGS(weft_ep_combine_args, .x = seat->numbers + ROWS,
+                                       .out = seat->numbers + SUMS, .hidden = HIDDEN,
+                                       .dtype = WEFT_FP32, .capacity = counts.num_recv_tokens),
+                             seat->stream));
     CHECK_OK(weft_stream_synchronize(seat->stream));
     return 0;
 }
@@ -112,17 +107,15 @@ static void *drive(void *argument)
 static int create_object(struct seat *seat, struct ranks_context *context)
 {
     weft_ep *ep;
-    weft_ep_config config = WEFT_INIT(weft_ep_config);
-    weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     if (seat->idx < NUM_COLLS) {
         CHECK_OK(ranks_coll_create(seat->comm, &seat->coll));
         return 0;
     }
-    config.num_experts = context->num_ranks;
-    handle_config.max_tokens = NUM_TOKENS;
-    handle_config.num_topk = 1;
-    CHECK_OK(weft_ep_create(seat->comm, &config, &ep));
-    CHECK_OK(weft_ep_handle_create(ep, &handle_config, &seat->handle));
+    CHECK_OK(weft_ep_create(seat->comm,
+                            WEFT_ARGS(weft_ep_config, .num_experts = context->num_ranks), &ep));
+    CHECK_OK(weft_ep_handle_create(
+        ep, WEFT_ARGS(weft_ep_handle_config, .max_tokens = NUM_TOKENS, .num_topk = 1),
+        &seat->handle));
     return 0;
 }
 

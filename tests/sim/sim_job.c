@@ -45,10 +45,9 @@ void sim_expect_sound(const struct weft__sim_result *result, uint64_t seed)
 
 weft_result sim_job_open(const struct sim_job *job, int32_t rank, weft_comm **comm)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.timeout_ms = TIMEOUT_MS;
-    config.num_nodes = job->num_nodes;
-    return weft_comm_create(&job->id, rank, sim_job_num_ranks(job), &config, comm);
+    return weft_comm_create(
+        &job->id, rank, sim_job_num_ranks(job),
+        WEFT_ARGS(weft_comm_config, .timeout_ms = TIMEOUT_MS, .num_nodes = job->num_nodes), comm);
 }
 
 static int is_survivor(const struct sim_job *job, int32_t rank)
@@ -69,10 +68,9 @@ int sim_job_blames_another(struct sim_job *job, int32_t rank, weft_comm *comm)
 static int meet_survivors(const struct sim_job *job, int32_t rank)
 {
     weft_comm *comm;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.timeout_ms = SURVIVORS_TIMEOUT_MS;
-    return weft_comm_create(&job->survivors_id, rank - (rank > job->fault_rank),
-                            sim_job_num_ranks(job) - 1, &config, &comm) != WEFT_OK ||
+    return weft_comm_create(
+               &job->survivors_id, rank - (rank > job->fault_rank), sim_job_num_ranks(job) - 1,
+               WEFT_ARGS(weft_comm_config, .timeout_ms = SURVIVORS_TIMEOUT_MS), &comm) != WEFT_OK ||
            weft_comm_destroy(comm) != WEFT_OK;
 }
 

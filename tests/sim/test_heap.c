@@ -188,15 +188,10 @@ TEST(a_block_can_be_written_until_it_is_freed)
     check_fate(FATE_BEHIND, "not allocated");
 }
 
-TEST(a_rank_that_was_stalled_may_no_more_than_others)
-{
-    check_job((struct heap_job){.fate = FATE_FREED, .fault = WEFT__SIM_STALL}, "has been freed");
-}
-
-TEST(what_is_freed_after_a_failure_is_nobodys)
-{
-    check_fate(FATE_FREED_AFTER_FAILURE, "");
-}
+TEST_CALL(a_rank_that_was_stalled_may_no_more_than_others,
+          check_job((struct heap_job){.fate = FATE_FREED, .fault = WEFT__SIM_STALL},
+                    "has been freed"))
+TEST_CALL(what_is_freed_after_a_failure_is_nobodys, check_fate(FATE_FREED_AFTER_FAILURE, ""))
 
 TEST(a_heap_is_mapped_until_the_one_who_maps_it_has_gone)
 {

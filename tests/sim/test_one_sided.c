@@ -195,15 +195,8 @@ static void check_found(enum access_form form)
     assert_true(num_found > NUM_SEEDS / 4);
 }
 
-TEST(a_letter_read_before_its_signal_is_found)
-{
-    check_found(ACCESSES_NOT_AWAITED);
-}
-
-TEST(a_put_told_of_without_quiet_is_found)
-{
-    check_found(ACCESSES_NOT_QUIET);
-}
+TEST_CALL(a_letter_read_before_its_signal_is_found, check_found(ACCESSES_NOT_AWAITED))
+TEST_CALL(a_put_told_of_without_quiet_is_found, check_found(ACCESSES_NOT_QUIET))
 
 static int is_of_accesses(const struct weft__sim_site *site)
 {

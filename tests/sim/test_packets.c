@@ -20,11 +20,7 @@ static void check_clean(enum packet_form form, enum packet_streams streams, uint
 }
 
 /* The program of this form, in so many schedules. */
-#define CLEAN(name, ...)                                                                           \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        check_clean(__VA_ARGS__);                                                                  \
-    }
+#define CLEAN(name, ...) TEST_CALL(name, check_clean(__VA_ARGS__))
 
 CLEAN(a_right_program_is_clean, PACKETS_RIGHT, PACKETS_ONE_STREAM, NUM_SEEDS_RIGHT)
 CLEAN(rows_are_reduced_in_rank_order, PACKETS_REDUCED, PACKETS_ONE_STREAM, NUM_SEEDS)
@@ -52,11 +48,7 @@ static void check_found(enum packet_form form, enum packet_streams streams,
     assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
 }
 
-#define FOUND(name, ...)                                                                           \
-    TEST(name##_is_found)                                                                          \
-    {                                                                                              \
-        check_found(__VA_ARGS__);                                                                  \
-    }
+#define FOUND(name, ...) TEST_CALL(name##_is_found, check_found(__VA_ARGS__))
 
 FOUND(a_slot_of_unordered_streams, PACKETS_RIGHT, PACKETS_UNORDERED_STREAMS, IN_ALL,
       "packet sent to a slot that")

@@ -33,11 +33,7 @@ static void check_clean(enum put_form form, uint64_t num_seeds)
 }
 
 /* The program of this form, in so many schedules. */
-#define CLEAN(name, ...)                                                                           \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        check_clean(__VA_ARGS__);                                                                  \
-    }
+#define CLEAN(name, ...) TEST_CALL(name, check_clean(__VA_ARGS__))
 
 CLEAN(a_right_program_is_clean, PUTS_RIGHT, NUM_SEEDS_RIGHT)
 CLEAN(the_number_of_all_puts_tells_of_them_all, PUTS_ALL_COUNTED, NUM_SEEDS)
@@ -69,11 +65,7 @@ static void check_found(enum put_form form, enum frequency frequency, const char
     assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
 }
 
-#define FOUND(name, ...)                                                                           \
-    TEST(name##_is_found)                                                                          \
-    {                                                                                              \
-        check_found(__VA_ARGS__);                                                                  \
-    }
+#define FOUND(name, ...) TEST_CALL(name##_is_found, check_found(__VA_ARGS__))
 
 FOUND(a_row_read_before_it_has_come, PUTS_NOT_AWAITED, IN_ALL,
       "by the network for the put at planted_puts.c")

@@ -38,3 +38,14 @@ static inline void *new_rows(size_t bytes)
     assert_non_null(rows);
     return rows;
 }
+
+/* The same with memory for rows of this type. */
+#define TEST_OF_ROWS(name, type)                                                                   \
+    static void name##_of(const struct weft__row_functions *functions, type *rows);                \
+    TEST_OF_ROW_VARIANTS(name)                                                                     \
+    {                                                                                              \
+        type *rows = new_rows(sizeof *rows);                                                       \
+        name##_of(functions, rows);                                                                \
+        free(rows);                                                                                \
+    }                                                                                              \
+    static void name##_of(const struct weft__row_functions *functions, type *rows)

@@ -47,6 +47,8 @@ static int clear_environment(void **state)
     return 0;
 }
 
+#define TEST_IN_EMPTY(name) TEST_AS(name, cmocka_unit_test_setup(name, clear_environment))
+
 /* Sets "NAME=value" pairs separated by blanks. */
 static void set_environment(const char *assignments)
 {
@@ -83,8 +85,7 @@ static void check_bad(const char *assignments, const char *words)
             fail_msg("%s: the message lacks \"%s\": %s", assignments, word, weft__last_error());
 }
 
-TEST_AS(every_setting_is_documented,
-        cmocka_unit_test_setup(every_setting_is_documented, clear_environment))
+TEST_IN_EMPTY(every_setting_is_documented)
 {
     for (int setting = 0; setting < WEFT__NUM_SETTINGS; setting++) {
         assert_int_equal(strncmp(weft__settings[setting].name, "WEFT_", 5), 0);
@@ -94,7 +95,7 @@ TEST_AS(every_setting_is_documented,
     }
 }
 
-TEST_AS(numbers_are_checked, cmocka_unit_test_setup(numbers_are_checked, clear_environment))
+TEST_IN_EMPTY(numbers_are_checked)
 {
     int64_t value = 17;
     assert_ok(weft__setting_number(WEFT__SETTING_NODES, &value));
@@ -117,7 +118,7 @@ TEST_AS(numbers_are_checked, cmocka_unit_test_setup(numbers_are_checked, clear_e
 }
 
 /* Each word that a setting names is allowed, and no other. */
-TEST_AS(words_are_checked, cmocka_unit_test_setup(words_are_checked, clear_environment))
+TEST_IN_EMPTY(words_are_checked)
 {
     int num_with_words = 0;
     assert_ok(weft__settings_check());
@@ -144,8 +145,7 @@ TEST_AS(words_are_checked, cmocka_unit_test_setup(words_are_checked, clear_envir
     assert_string_equal(weft__last_error(), "WEFT_CUDA_HEAP is \"IPC\"; it must be auto or ipc");
 }
 
-TEST_AS(ids_keep_the_meeting_point,
-        cmocka_unit_test_setup(ids_keep_the_meeting_point, clear_environment))
+TEST_IN_EMPTY(ids_keep_the_meeting_point)
 {
     struct weft__meeting_point point = {
         .address = "10.1.2.3", .port = 4711, .nonce = {1, 2, 3, 0, 255}};
@@ -173,7 +173,7 @@ TEST_AS(ids_keep_the_meeting_point,
     assert_int_equal(weft__meeting_point_from_id(&copy, &id), WEFT_ERROR_INVALID_ARGUMENT);
 }
 
-TEST_AS(no_launcher_is_one_rank, cmocka_unit_test_setup(no_launcher_is_one_rank, clear_environment))
+TEST_IN_EMPTY(no_launcher_is_one_rank)
 {
     struct weft__bootstrap alone = read_good("");
     assert_int_equal(alone.launcher, WEFT__LAUNCHER_NONE);
@@ -200,8 +200,7 @@ TEST_AS(no_launcher_is_one_rank, cmocka_unit_test_setup(no_launcher_is_one_rank,
 }
 
 /* Not a silent job of one rank. */
-TEST_AS(half_of_a_launcher_is_refused,
-        cmocka_unit_test_setup(half_of_a_launcher_is_refused, clear_environment))
+TEST_IN_EMPTY(half_of_a_launcher_is_refused)
 {
     check_bad("WEFT_RANK=1 WEFT_WORLD_SIZE=2", "WEFT_RANK WEFT_ID");
     check_bad("WEFT_WORLD_SIZE=2", "WEFT_WORLD_SIZE WEFT_ID WEFT_RANK");
@@ -232,7 +231,7 @@ TEST_AS(half_of_a_launcher_is_refused,
                      WEFT__LAUNCHER_OPEN_MPI);
 }
 
-TEST_AS(torchrun, cmocka_unit_test_setup(torchrun, clear_environment))
+TEST_IN_EMPTY(torchrun)
 {
     const char good[] = "RANK=3 WORLD_SIZE=8 MASTER_ADDR=localhost MASTER_PORT=29500";
     struct weft__bootstrap bootstrap = read_good(good);
@@ -272,7 +271,7 @@ TEST_AS(torchrun, cmocka_unit_test_setup(torchrun, clear_environment))
 
 /* Jobs on one host meet on loopback, by any name of the host. Each restart is a job of its own.
  * Hosts may count restarts differently. */
-TEST_AS(torchrun_on_one_host, cmocka_unit_test_setup(torchrun_on_one_host, clear_environment))
+TEST_IN_EMPTY(torchrun_on_one_host)
 {
     struct weft__bootstrap here = read_good(
         "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=this.host.invalid MASTER_PORT=29500");
@@ -319,7 +318,7 @@ TEST(ports_come_in_a_sequence)
     assert_false(weft__meeting_point_at_port(&before, 1, &at));
 }
 
-TEST_AS(weft_run, cmocka_unit_test_setup(weft_run, clear_environment))
+TEST_IN_EMPTY(weft_run)
 {
     struct weft__meeting_point point = {.address = "127.0.0.1", .port = 5, .nonce = {9}};
     weft_unique_id id;
@@ -339,7 +338,7 @@ TEST_AS(weft_run, cmocka_unit_test_setup(weft_run, clear_environment))
     check_bad("WEFT_ID=12 WEFT_WORLD_SIZE=2", "WEFT_RANK");
 }
 
-TEST_AS(job_launchers, cmocka_unit_test_setup(job_launchers, clear_environment))
+TEST_IN_EMPTY(job_launchers)
 {
     struct weft__bootstrap mpi =
         read_good("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4 "
@@ -394,7 +393,7 @@ TEST_AS(job_launchers, cmocka_unit_test_setup(job_launchers, clear_environment))
 #define A_SECRET " WEFT_SECRET=00112233445566778899aabbccddeeff"
 
 /* Two such jobs could meet by chance, so the user has to tell them apart. */
-TEST_AS(jobs_without_a_name, cmocka_unit_test_setup(jobs_without_a_name, clear_environment))
+TEST_IN_EMPTY(jobs_without_a_name)
 {
     static const char *const jobs[] = {
         "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2",
@@ -428,7 +427,7 @@ TEST_AS(jobs_without_a_name, cmocka_unit_test_setup(jobs_without_a_name, clear_e
 
 /* The nonce is the job's and the secret's; without one, ranks on several hosts trust whoever knows
  * the job. */
-TEST_AS(secrets, cmocka_unit_test_setup(secrets, clear_environment))
+TEST_IN_EMPTY(secrets)
 {
     const char job[] = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
                        "WEFT_ADDR=head WEFT_PORT=4000 PMIX_NAMESPACE=job7";
@@ -468,7 +467,7 @@ TEST_AS(secrets, cmocka_unit_test_setup(secrets, clear_environment))
               "WEFT_SECRET guess");
 }
 
-TEST_AS(agreed_meeting_points, cmocka_unit_test_setup(agreed_meeting_points, clear_environment))
+TEST_IN_EMPTY(agreed_meeting_points)
 {
     struct weft__meeting_point point;
     weft_unique_id id, again;
@@ -492,8 +491,7 @@ TEST_AS(agreed_meeting_points, cmocka_unit_test_setup(agreed_meeting_points, cle
     assert_memory_equal(&id, &again, sizeof(id));
 }
 
-TEST_AS(serving_an_agreed_meeting_point,
-        cmocka_unit_test_setup(serving_an_agreed_meeting_point, clear_environment))
+TEST_IN_EMPTY(serving_an_agreed_meeting_point)
 {
     weft_unique_id elsewhere, chosen, id;
     struct weft__meeting_point point;
@@ -517,8 +515,7 @@ TEST_AS(serving_an_agreed_meeting_point,
     assert_int_equal(weft_rendezvous_num_ranks(&id), 0);
 }
 
-TEST_AS(addresses_that_nobody_can_connect_to,
-        cmocka_unit_test_setup(addresses_that_nobody_can_connect_to, clear_environment))
+TEST_IN_EMPTY(addresses_that_nobody_can_connect_to)
 {
     weft_unique_id id;
     setenv("WEFT_ADDR", "0.0.0.0", 1);

@@ -25,14 +25,14 @@ static int open_recorder(struct recorder *self, struct ranks_context *context)
         {sizeof *choices, WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT},
         {sizeof *choices, WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT_PULL},
         {sizeof *choices, WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH}};
-    weft_coll_config config = WEFT_INIT(weft_coll_config);
     *self = (struct recorder){.context = context};
-    config.staging_bytes = STAGING_BYTES;
-    config.choices = choices;
-    config.num_choices = sizeof choices / sizeof choices[0];
     CHECK_OK(ranks_comm_create(context, NULL, &self->comm));
     use_recording_machine(self->comm);
-    CHECK_OK(weft_coll_create(self->comm, &config, &self->coll));
+    CHECK_OK(weft_coll_create(self->comm,
+                              WEFT_ARGS(weft_coll_config, .staging_bytes = STAGING_BYTES,
+                                        .choices = choices,
+                                        .num_choices = sizeof choices / sizeof choices[0]),
+                              &self->coll));
     CHECK_OK(weft_stream_create(self->comm, &self->stream));
     self->stream->machine = &machine;
     self->in = calloc(COUNT, sizeof *self->in);

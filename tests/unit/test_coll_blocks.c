@@ -17,11 +17,10 @@ static struct weft__grid choose_by_rank(const weft_comm *comm, const struct weft
 
 TEST_ON_RANKS(the_fewest_blocks_are_those_of_all, RANKS_THREADS, NUM_RANKS)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
     weft_coll *coll;
-    config.machine = WEFT_MACHINE_CPU;
-    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS,
+                              WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU), &comm));
     const struct weft__comm_hooks *hooks = comm->hooks;
     struct weft__machine machine = *weft__machine_of(comm);
     machine.choose_grid = choose_by_rank;

@@ -52,7 +52,4 @@ TEST(cores_of_large_machines_are_counted)
 }
 
 /* A process that may not ask for its cores counts one, which it shares with all ranks. */
-TEST(cores_that_are_not_told_are_one)
-{
-    assert_true(ranks_per_core(0, 0) == 3);
-}
+TEST_CALL(cores_that_are_not_told_are_one, assert_true(ranks_per_core(0, 0) == 3))

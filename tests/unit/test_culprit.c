@@ -11,10 +11,11 @@
 #include "comm/rendezvous/identity.h"
 #include "comm/rendezvous/link.h"
 #include "harness/cmocka.h"
-#include "harness/memory.h"
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 4, ASKER = 0, SILENT = NUM_RANKS - 1, EXCHANGE = 256, OTHER_EXCHANGE = 512 };
+
+enum { NOBODY = WEFT__NOBODY };
 
 enum deed {
     WAITS,         /* for script.waits_for, or for nobody */
@@ -30,11 +31,11 @@ struct script {
         enum deed deed;
         int32_t waits_for;
     } ranks[NUM_RANKS];
-    int32_t also_waits_for[NUM_RANKS]; /* ASKER: nobody else */
-    enum last_deed last_deed;
     int32_t culprit;
     int state;
     const char *story;
+    int32_t also_waits_for[NUM_RANKS]; /* ASKER: nobody else */
+    enum last_deed last_deed;
 };
 
 /* As much of a communicator as it takes to ask and to answer. */
@@ -147,7 +148,7 @@ static void begin_waits(struct entries *entries, weft_comm *comm, const struct s
     entries->num_entries = 0;
     if (other_rank != ASKER)
         begin_wait(entries, comm, (struct weft__wait){.rank = other_rank, .exchange = exchange});
-    if (comm->rank != ASKER && rank != WEFT__NOBODY)
+    if (comm->rank != ASKER && rank != NOBODY)
         begin_wait(entries, comm, (struct weft__wait){.rank = rank, .exchange = exchange});
 }
 
@@ -227,194 +228,89 @@ static int play(struct ranks_context *context)
     return failed;
 }
 
-static void run(struct script script)
-{
-    const size_t story_bytes = strlen(script.story) + 1;
-    char *story = tests_alloc(story_bytes); /* where ranks see it */
-    memcpy(story, script.story, story_bytes);
-    script.story = story;
-    assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, play, &script), 0);
-    tests_free(story);
-}
+#define DEEDS(a, x, b, y, c, z) .ranks = {{a, x}, {b, y}, {c, z}}
+#define ALSO(rank, other)       .also_waits_for[rank] = other
+#define BLAMED(rank, how)       .culprit = rank, .state = WEFT__CULPRIT_##how
 
-TEST(the_awaited_rank_itself)
-{
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, WEFT__NOBODY}, {WAITS, WEFT__NOBODY}},
-                        .culprit = 1,
-                        .state = WEFT__CULPRIT_NOT_WAITING,
-                        .story = "rank 1 waits for no rank"});
-    run((struct script){.ranks = {{WAITS, SILENT}, {WAITS, SILENT}, {WAITS, SILENT}},
-                        .culprit = SILENT,
-                        .state = WEFT__CULPRIT_SILENT,
-                        .story = "rank 3 does not answer"});
-    run((struct script){.ranks = {{WAITS, 1}, {LEAVES, WEFT__NOBODY}, {WAITS, WEFT__NOBODY}},
-                        .culprit = 1,
-                        .state = WEFT__CULPRIT_LEFT,
-                        .story = "rank 1 has left the communicator"});
-}
-
-TEST(the_end_of_a_chain)
-{
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, SILENT}},
-                        .culprit = SILENT,
-                        .state = WEFT__CULPRIT_SILENT,
-                        .story = "rank 1 itself waits for rank 2, that for rank 3; rank 3 does not "
-                                 "answer"});
-    run((struct script){.ranks = {{WAITS, 2}, {WAITS, WEFT__NOBODY}, {WAITS_IN_OTHER, 1}},
-                        .culprit = 1,
-                        .state = WEFT__CULPRIT_NOT_WAITING,
-                        .story = "rank 2 itself waits for rank 1; rank 1 waits for no rank"});
-}
-
-TEST(work_of_its_own)
-{
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, 2}},
-                        .also_waits_for = {[2] = 1},
-                        .culprit = 2,
-                        .state = WEFT__CULPRIT_AT_OWN_WORK,
-                        .story = "rank 1 itself waits for rank 2; rank 2 waits for its own work"});
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 1}, {WAITS, 1}},
-                        .also_waits_for = {[1] = SILENT},
-                        .culprit = SILENT,
-                        .state = WEFT__CULPRIT_SILENT,
-                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
-}
-
-TEST(behind_a_rank_that_gave_up_and_left)
-{
-    run((struct script){.ranks = {{WAITS, 1}, {LEAVES, 2}, {WAITS, SILENT}},
-                        .culprit = SILENT,
-                        .state = WEFT__CULPRIT_SILENT,
-                        .story = "rank 1 itself waits for rank 2, that for rank 3; rank 3 does not "
-                                 "answer"});
-}
-
-TEST(behind_a_rank_that_leaves_in_that_moment)
-{
-    run((struct script){
-        .ranks = {{WAITS, 1}, {WAITS, SILENT}, {WAITS, WEFT__NOBODY}},
-        .last_deed = LEAVES_WHEN_ASKED,
-        .culprit = 2,
-        .state = WEFT__CULPRIT_NOT_WAITING,
-        .story = "rank 1 itself waits for rank 3, that for rank 2; rank 2 waits for no rank"});
-}
-
-TEST(a_circle_blames_the_awaited_rank)
-{
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, ASKER}},
-                        .culprit = 1,
-                        .state = WEFT__CULPRIT_IN_CIRCLE,
-                        .story = "the ranks wait for each other in a circle"});
-}
-
-TEST(a_circle_blames_the_odd_one)
-{
-    const char *story =
-        "the ranks wait for each other in a circle, rank 2 in another operation than the "
-        "others";
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS_IN_OTHER, ASKER}},
-                        .culprit = 2,
-                        .state = WEFT__CULPRIT_IN_CIRCLE,
-                        .story = story});
+/* Each has the deeds of all ranks, and the one that the asker blames. */
+static const struct script scripts[] = {
+    /* The awaited rank itself. */
+    {DEEDS(WAITS, 1, WAITS, NOBODY, WAITS, NOBODY), BLAMED(1, NOT_WAITING),
+     .story = "rank 1 waits for no rank"},
+    {DEEDS(WAITS, SILENT, WAITS, SILENT, WAITS, SILENT), BLAMED(SILENT, SILENT),
+     .story = "rank 3 does not answer"},
+    {DEEDS(WAITS, 1, LEAVES, NOBODY, WAITS, NOBODY), BLAMED(1, LEFT),
+     .story = "rank 1 has left the communicator"},
+    /* The end of a chain. */
+    {DEEDS(WAITS, 1, WAITS, 2, WAITS, SILENT), BLAMED(SILENT, SILENT),
+     .story = "rank 1 itself waits for rank 2, that for rank 3; rank 3 does not answer"},
+    {DEEDS(WAITS, 2, WAITS, NOBODY, WAITS_IN_OTHER, 1), BLAMED(1, NOT_WAITING),
+     .story = "rank 2 itself waits for rank 1; rank 1 waits for no rank"},
+    /* Work of its own. */
+    {DEEDS(WAITS, 1, WAITS, 2, WAITS, 2), ALSO(2, 1), BLAMED(2, AT_OWN_WORK),
+     .story = "rank 1 itself waits for rank 2; rank 2 waits for its own work"},
+    {DEEDS(WAITS, 1, WAITS, 1, WAITS, 1), ALSO(1, SILENT), BLAMED(SILENT, SILENT),
+     .story = "rank 1 itself waits for rank 3; rank 3 does not answer"},
+    /* Behind a rank that gave up and left. */
+    {DEEDS(WAITS, 1, LEAVES, 2, WAITS, SILENT), BLAMED(SILENT, SILENT),
+     .story = "rank 1 itself waits for rank 2, that for rank 3; rank 3 does not answer"},
+    /* Behind a rank that leaves in that moment. */
+    {DEEDS(WAITS, 1, WAITS, SILENT, WAITS, NOBODY), .last_deed = LEAVES_WHEN_ASKED,
+     BLAMED(2, NOT_WAITING),
+     .story = "rank 1 itself waits for rank 3, that for rank 2; rank 2 waits for no rank"},
+    /* A circle blames the awaited rank. */
+    {DEEDS(WAITS, 1, WAITS, 2, WAITS, ASKER), BLAMED(1, IN_CIRCLE),
+     .story = "the ranks wait for each other in a circle"},
+    /* A circle blames the odd one. */
+    {DEEDS(WAITS, 1, WAITS, 2, WAITS_IN_OTHER, ASKER), BLAMED(2, IN_CIRCLE),
+     .story =
+         "the ranks wait for each other in a circle, rank 2 in another operation than the others"},
     /* A rank that waits for the circle is asked too. */
-    run((struct script){.ranks = {{WAITS, 2}, {WAITS, 2}, {WAITS_IN_OTHER, ASKER}},
-                        .culprit = 2,
-                        .state = WEFT__CULPRIT_IN_CIRCLE,
-                        .story = story});
-}
-
-/* One exchange has several operations: who calls the wrong one waits for all, or for any, and all
- * wait for it. */
-TEST(a_circle_blames_whom_all_others_wait_for)
-{
-    const char *format = "the ranks wait for each other in a circle, rank %d in another operation "
-                         "than the others";
-    char story[WEFT__CULPRIT_STORY_BYTES];
-    snprintf(story, sizeof story, format, 1);
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, 1}},
-                        .culprit = 1,
-                        .state = WEFT__CULPRIT_IN_CIRCLE,
-                        .story = story});
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, 1}},
-                        .also_waits_for = {[1] = 2},
-                        .culprit = 1,
-                        .state = WEFT__CULPRIT_IN_CIRCLE,
-                        .story = story});
+    {DEEDS(WAITS, 2, WAITS, 2, WAITS_IN_OTHER, ASKER), BLAMED(2, IN_CIRCLE),
+     .story =
+         "the ranks wait for each other in a circle, rank 2 in another operation than the others"},
+    /* A circle blames whom all others wait for. One exchange has several operations: who calls
+     * the wrong one waits for all, or for any, and all wait for it. */
+    {DEEDS(WAITS, 1, WAITS, 2, WAITS, 1), BLAMED(1, IN_CIRCLE),
+     .story =
+         "the ranks wait for each other in a circle, rank 1 in another operation than the others"},
+    {DEEDS(WAITS, 1, WAITS, ASKER, WAITS, 1), ALSO(1, 2), BLAMED(1, IN_CIRCLE),
+     .story =
+         "the ranks wait for each other in a circle, rank 1 in another operation than the others"},
     /* The asker itself, whichever of the others it asks first. */
-    snprintf(story, sizeof story, format, ASKER);
-    run((struct script){.ranks = {{WAITS, 2}, {WAITS, ASKER}, {WAITS, ASKER}},
-                        .culprit = ASKER,
-                        .state = WEFT__CULPRIT_IN_CIRCLE,
-                        .story = story});
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, ASKER}},
-                        .also_waits_for = {[ASKER] = 2},
-                        .culprit = ASKER,
-                        .state = WEFT__CULPRIT_IN_CIRCLE,
-                        .story = story});
-}
+    {DEEDS(WAITS, 2, WAITS, ASKER, WAITS, ASKER), BLAMED(ASKER, IN_CIRCLE),
+     .story =
+         "the ranks wait for each other in a circle, rank 0 in another operation than the others"},
+    {DEEDS(WAITS, 1, WAITS, ASKER, WAITS, ASKER), ALSO(ASKER, 2), BLAMED(ASKER, IN_CIRCLE),
+     .story =
+         "the ranks wait for each other in a circle, rank 0 in another operation than the others"},
+    /* A circle of two tells that they differ. */
+    {DEEDS(WAITS, 1, WAITS_IN_OTHER, ASKER, WAITS, NOBODY), BLAMED(1, IN_CIRCLE),
+     .story = "the ranks wait for each other in a circle, rank 1 in another operation than rank 0"},
+    /* Behind one of several waits. The first wait alone would lead back. */
+    {DEEDS(WAITS, 1, WAITS, ASKER, WAITS, NOBODY), ALSO(1, SILENT), BLAMED(SILENT, SILENT),
+     .story = "rank 1 itself waits for rank 3; rank 3 does not answer"},
+    {DEEDS(WAITS, 1, WAITS, ASKER, WAITS, NOBODY), ALSO(1, 2), BLAMED(2, NOT_WAITING),
+     .story = "rank 1 itself waits for rank 2; rank 2 waits for no rank"},
+    {DEEDS(WAITS, 1, LEAVES, 2, WAITS, 1), ALSO(1, SILENT), BLAMED(SILENT, SILENT),
+     .story = "rank 1 itself waits for rank 3; rank 3 does not answer"},
+    /* Behind another wait of the asker. */
+    {DEEDS(WAITS, 1, WAITS, ASKER, WAITS, NOBODY), ALSO(ASKER, SILENT), BLAMED(SILENT, SILENT),
+     .story = "rank 1 itself waits for rank 0, that for rank 3; rank 3 does not answer"},
+    /* The silent rank rather than one that does not wait. */
+    {DEEDS(WAITS, 1, WAITS, 2, WAITS, NOBODY), ALSO(1, SILENT), BLAMED(SILENT, SILENT),
+     .story = "rank 1 itself waits for rank 3; rank 3 does not answer"},
+    /* A circle of several waits blames the awaited rank. */
+    {DEEDS(WAITS, 1, WAITS, ASKER, WAITS, ASKER), ALSO(ASKER, 2), ALSO(1, 2), ALSO(2, 1),
+     BLAMED(1, IN_CIRCLE), .story = "the ranks wait for each other in a circle"},
+    /* Behind a rank in an all gather of the host. The rendezvous knows who is missing there. */
+    {DEEDS(GATHERS, 1, GATHERS, NOBODY, GATHERS, NOBODY), BLAMED(SILENT, SILENT),
+     .story = "rank 1 itself waits for rank 3; rank 3 does not answer"},
+};
 
-TEST(a_circle_of_two_tells_that_they_differ)
+TEST(each_script_has_its_culprit)
 {
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS_IN_OTHER, ASKER}, {WAITS, WEFT__NOBODY}},
-                        .culprit = 1,
-                        .state = WEFT__CULPRIT_IN_CIRCLE,
-                        .story = "the ranks wait for each other in a circle, rank 1 in another "
-                                 "operation than rank 0"});
-}
-
-/* The first wait alone would lead back. */
-TEST(behind_one_of_several_waits)
-{
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
-                        .also_waits_for = {[1] = SILENT},
-                        .culprit = SILENT,
-                        .state = WEFT__CULPRIT_SILENT,
-                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
-                        .also_waits_for = {[1] = 2},
-                        .culprit = 2,
-                        .state = WEFT__CULPRIT_NOT_WAITING,
-                        .story = "rank 1 itself waits for rank 2; rank 2 waits for no rank"});
-    run((struct script){.ranks = {{WAITS, 1}, {LEAVES, 2}, {WAITS, 1}},
-                        .also_waits_for = {[1] = SILENT},
-                        .culprit = SILENT,
-                        .state = WEFT__CULPRIT_SILENT,
-                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
-}
-
-TEST(behind_another_wait_of_the_asker)
-{
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, WEFT__NOBODY}},
-                        .also_waits_for = {[ASKER] = SILENT},
-                        .culprit = SILENT,
-                        .state = WEFT__CULPRIT_SILENT,
-                        .story = "rank 1 itself waits for rank 0, that for rank 3; rank 3 does not "
-                                 "answer"});
-}
-
-TEST(who_is_silent_rather_than_who_does_not_wait)
-{
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, WEFT__NOBODY}},
-                        .also_waits_for = {[1] = SILENT},
-                        .culprit = SILENT,
-                        .state = WEFT__CULPRIT_SILENT,
-                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
-}
-
-TEST(a_circle_of_several_waits_blames_the_awaited_rank)
-{
-    run((struct script){.ranks = {{WAITS, 1}, {WAITS, ASKER}, {WAITS, ASKER}},
-                        .also_waits_for = {[ASKER] = 2, [1] = 2, [2] = 1},
-                        .culprit = 1,
-                        .state = WEFT__CULPRIT_IN_CIRCLE,
-                        .story = "the ranks wait for each other in a circle"});
-}
-
-/* The rendezvous knows who is missing there. */
-TEST(behind_a_rank_in_an_all_gather_of_the_host)
-{
-    run((struct script){.ranks = {{GATHERS, 1}, {GATHERS, WEFT__NOBODY}, {GATHERS, WEFT__NOBODY}},
-                        .culprit = SILENT,
-                        .state = WEFT__CULPRIT_SILENT,
-                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+        if (ranks_run(RANKS_THREADS, NUM_RANKS, play, &scripts[i]) != 0)
+            fail_msg("script %zu: %s", i, scripts[i].story);
 }

@@ -69,29 +69,27 @@ static weft_result make_ll(struct ranks_context *context, const struct plan *pla
 {
     weft_ep *ep;
     weft_ll *ll;
-    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
-    weft_ll_config config = WEFT_INIT(weft_ll_config);
-    ep_config.num_experts = NUM_RANKS;
-    config.hidden = 16;
-    config.max_tokens = 1;
-    config.num_topk = 1;
-    config.dtype = WEFT_BF16;
-    config.on_missing = WEFT_LL_MASK;
-    const weft_result result = weft_ep_create(comm, &ep_config, &ep);
+    const weft_result result =
+        weft_ep_create(comm, WEFT_ARGS(weft_ep_config, .num_experts = NUM_RANKS), &ep);
     arm(context, plan);
-    return result == WEFT_OK ? weft_ll_create(ep, &config, &ll) : result;
+    return result == WEFT_OK
+               ? weft_ll_create(ep,
+                                WEFT_ARGS(weft_ll_config, .hidden = 16, .max_tokens = 1,
+                                          .num_topk = 1, .dtype = WEFT_BF16,
+                                          .on_missing = WEFT_LL_MASK),
+                                &ll)
+               : result;
 }
 
 static int make(struct ranks_context *context)
 {
     static const char *const moments[] = {"before", "after", "in"};
     const struct plan *plan = context->argument;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm = NULL, *child = NULL;
-    config.num_nodes = plan->num_nodes;
     if (plan->when == CREATION)
         arm(context, plan);
-    weft_result result = ranks_comm_create(context, &config, &comm);
+    weft_result result = ranks_comm_create(
+        context, WEFT_ARGS(weft_comm_config, .num_nodes = plan->num_nodes), &comm);
     if (plan->when == SPLIT) {
         CHECK_OK(result);
         arm(context, plan);
@@ -140,27 +138,11 @@ static void die_everywhere(struct plan plan)
     memory_free_common(plan.has_survived);
 }
 
-TEST(in_the_creation_on_one_node)
-{
-    die_everywhere((struct plan){.num_nodes = 1});
-}
-
-TEST(in_the_creation_between_nodes)
-{
-    die_everywhere((struct plan){.num_nodes = NUM_RANKS});
-}
-
-TEST(in_a_split_between_nodes)
-{
-    die_everywhere((struct plan){.num_nodes = NUM_RANKS, .when = SPLIT});
-}
-
-TEST(in_the_creation_of_masks_on_one_node)
-{
-    die_everywhere((struct plan){.num_nodes = 1, .when = LL_CREATION});
-}
-
-TEST(in_the_creation_of_masks_between_nodes)
-{
-    die_everywhere((struct plan){.num_nodes = NUM_RANKS / 2, .when = LL_CREATION});
-}
+TEST_CALL(in_the_creation_on_one_node, die_everywhere((struct plan){.num_nodes = 1}))
+TEST_CALL(in_the_creation_between_nodes, die_everywhere((struct plan){.num_nodes = NUM_RANKS}))
+TEST_CALL(in_a_split_between_nodes,
+          die_everywhere((struct plan){.num_nodes = NUM_RANKS, .when = SPLIT}))
+TEST_CALL(in_the_creation_of_masks_on_one_node,
+          die_everywhere((struct plan){.num_nodes = 1, .when = LL_CREATION}))
+TEST_CALL(in_the_creation_of_masks_between_nodes,
+          die_everywhere((struct plan){.num_nodes = NUM_RANKS / 2, .when = LL_CREATION}))

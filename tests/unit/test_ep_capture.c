@@ -103,13 +103,12 @@ static float expected_sum(int routing, int32_t source, int32_t token)
 static int notify(struct layer *layer, int routing)
 {
     struct ranks_context *context = layer->context;
-    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
-    args.num_tokens = NUM_TOKENS;
-    args.index_type = WEFT_INT32;
-    args.topk_idx = layer->topk_idx;
     for (int32_t i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
         layer->topk_idx[i] = choice(routing, context->rank, i / NUM_TOPK, i % NUM_TOPK);
-    CHECK_OK(weft_ep_layout(layer->handle, &args, layer->stream));
+    CHECK_OK(weft_ep_layout(layer->handle,
+                            WEFT_ARGS(weft_ep_layout_args, .num_tokens = NUM_TOKENS,
+                                      .index_type = WEFT_INT32, .topk_idx = layer->topk_idx),
+                            layer->stream));
     CHECK_OK(weft_ep_notify(layer->handle, layer->stream));
     CHECK_OK(weft_stream_synchronize(layer->stream));
     return 0;
@@ -117,14 +116,12 @@ static int notify(struct layer *layer, int routing)
 
 static int dispatch_by(struct layer *layer, int32_t num_blocks)
 {
-    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     const weft_plane plane = {
         .size = sizeof(weft_plane), .src = layer->src, .dst = layer->x, .row_bytes = ROW_BYTES};
-    args.num_planes = 1;
-    args.planes = &plane;
-    args.capacity = CAPACITY;
-    args.num_blocks = num_blocks;
-    CHECK_OK(weft_ep_dispatch(layer->handle, &args, layer->stream));
+    CHECK_OK(weft_ep_dispatch(layer->handle,
+                              WEFT_ARGS(weft_ep_dispatch_args, .num_planes = 1, .planes = &plane,
+                                        .capacity = CAPACITY, .num_blocks = num_blocks),
+                              layer->stream));
     return 0;
 }
 
@@ -135,14 +132,11 @@ static int dispatch(struct layer *layer)
 
 static int combine_by(struct layer *layer, int32_t num_blocks)
 {
-    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
-    args.dtype = WEFT_FP32;
-    args.hidden = HIDDEN;
-    args.capacity = CAPACITY;
-    args.x = layer->x;
-    args.out = layer->out;
-    args.num_blocks = num_blocks;
-    CHECK_OK(weft_ep_combine(layer->handle, &args, layer->stream));
+    CHECK_OK(weft_ep_combine(layer->handle,
+                             WEFT_ARGS(weft_ep_combine_args, .dtype = WEFT_FP32, .hidden = HIDDEN,
+                                       .capacity = CAPACITY, .x = layer->x, .out = layer->out,
+                                       .num_blocks = num_blocks),
+                             layer->stream));
     return 0;
 }
 
@@ -251,13 +245,12 @@ TEST_ON_RANKS(operations_have_the_blocks_that_they_ask_for, RANKS_THREADS, NUM_R
 TEST_ON_RANKS(handles_that_grow_are_not_captured, RANKS_THREADS, NUM_RANKS)
 {
     struct layer layer;
-    weft_ep_handle_config config = WEFT_INIT(weft_ep_handle_config);
     weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
     weft_ep_handle *handle;
     if (open_layer(&layer, context))
         return 1;
-    config.num_topk = NUM_TOPK;
-    CHECK_OK(weft_ep_handle_create(layer.ep, &config, &handle));
+    CHECK_OK(weft_ep_handle_create(layer.ep, WEFT_ARGS(weft_ep_handle_config, .num_topk = NUM_TOPK),
+                                   &handle));
     args.index_type = WEFT_INT32;
     recorded = &layer.graph;
     const weft_result result = weft_ep_layout(handle, &args, layer.stream);

@@ -86,6 +86,15 @@ static void expect_told(const struct told *told, int32_t num_right, const char *
     assert_string_equal(told->text, wrong == NULL ? "" : wrong);
 }
 
+/* With another value here alone. */
+#define WRONG(place, value, expect, text)                                                          \
+    do {                                                                                           \
+        const __typeof__(place) right = place;                                                     \
+        place = value;                                                                             \
+        expect(&found, text);                                                                      \
+        place = right;                                                                             \
+    } while (0)
+
 static void expect_layout(const struct ep_laid_out *found, const char *wrong)
 {
     struct told told = {0};
@@ -100,15 +109,9 @@ TEST(layout)
     uint8_t in_rank[] = {1, 1, /**/ 1, 0, /**/ 0, 0};
     const struct ep_laid_out found = {per_rank, per_node, per_expert, in_rank};
     expect_layout(&found, NULL);
-    per_rank[1] = 2;
-    expect_layout(&found, "num_tokens_per_rank[1] is 2, not 1");
-    per_rank[1] = 1;
-    per_node[0] = 3;
-    expect_layout(&found, "num_tokens_per_node[0] is 3, not 2");
-    per_node[0] = 2;
-    per_expert[2] = 0;
-    expect_layout(&found, "num_tokens_per_expert[2] is 0, not 1");
-    per_expert[2] = 1;
+    WRONG(per_rank[1], 2, expect_layout, "num_tokens_per_rank[1] is 2, not 1");
+    WRONG(per_node[0], 3, expect_layout, "num_tokens_per_node[0] is 3, not 2");
+    WRONG(per_expert[2], 0, expect_layout, "num_tokens_per_expert[2] is 0, not 1");
     in_rank[3] = 1;
     expect_layout(&found, "is_token_in_rank of token 1 and rank 1 is 1");
 }
@@ -136,21 +139,11 @@ TEST(counts)
     found.num_recv_tokens = found.max_recv_tokens = 3;
     found.num_local_experts = 2;
     expect_counts(&found, NULL);
-    per_expert[1] = 2;
-    expect_counts(&found, "num_recv_per_expert[1] is 2, not 3");
-    per_expert[1] = 3;
-    selections[0] = 3;
-    expect_counts(&found, "num_selections_per_expert[0] is 3, not 2");
-    selections[0] = 2;
-    firsts[1] = 2;
-    expect_counts(&found, "first_row_per_expert[1] is 2, not 3");
-    firsts[1] = 3;
-    found.num_expanded_rows = 5;
-    expect_counts(&found, "num_expanded_rows[0] is 5, not 6");
-    found.num_expanded_rows = 6;
-    found.max_recv_tokens = 4;
-    expect_counts(&found, "max_recv_tokens[0] is 4, not 3");
-    found.max_recv_tokens = 3;
+    WRONG(per_expert[1], 2, expect_counts, "num_recv_per_expert[1] is 2, not 3");
+    WRONG(selections[0], 3, expect_counts, "num_selections_per_expert[0] is 3, not 2");
+    WRONG(firsts[1], 2, expect_counts, "first_row_per_expert[1] is 2, not 3");
+    WRONG(found.num_expanded_rows, 5, expect_counts, "num_expanded_rows[0] is 5, not 6");
+    WRONG(found.max_recv_tokens, 4, expect_counts, "max_recv_tokens[0] is 4, not 3");
     found.num_relayed_tokens = 1;
     expect_counts(&found, "num_relayed_tokens[0] is 1, not 0");
     ep_oracle_check_ends(&checker, ends);
@@ -197,12 +190,8 @@ TEST(notes)
     const struct ep_checker checker = {&problem, 0, tell, &told};
     expect_notes(&found, NULL);
     expect_notes(&(struct ep_row_notes){.src_token = src_token}, NULL);
-    topk_idx[1] = 1;
-    expect_notes(&found, "recv_topk_idx[1] of row 0 is 1, not -1");
-    topk_idx[1] = -1;
-    topk_weights[1] = -0.0F;
-    expect_notes(&found, "recv_topk_weights[1] of row 0 is -0, not 0");
-    topk_weights[1] = 0;
+    WRONG(topk_idx[1], 1, expect_notes, "recv_topk_idx[1] of row 0 is 1, not -1");
+    WRONG(topk_weights[1], -0.0F, expect_notes, "recv_topk_weights[1] of row 0 is -0, not 0");
     src_token[2] = 1;
     expect_notes(&found, "recv_src_token of row 2 is 1, not 0");
     ep_oracle_check_no_more(&checker, &found, 3, 4);

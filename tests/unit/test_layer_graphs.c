@@ -103,11 +103,10 @@ static int run_layers(struct ranks_context *context, int32_t num_nodes)
                                     {EP_LAYOUT, EP_DISPATCH, EP_COMBINE, EP_DISPATCH_COUNTED,
                                      EP_DISPATCH_CAPACITY, EP_DISPATCH_COMBINE}};
     struct ep_layer_options rows = usual, planes = usual, low_latency = usual;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
     weft_stream *stream;
-    config.num_nodes = num_nodes;
-    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(
+        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = num_nodes), &comm));
     use_recording_machine(comm);
     machine.graphs = &graphs;
     CHECK_OK(weft_stream_create(comm, &stream));

@@ -46,23 +46,18 @@ enum { NUM_SEQUENCES = sizeof sequences / sizeof *sequences };
 
 static int open_scene(struct scene *scene)
 {
-    weft_comm_config comm_config = WEFT_INIT(weft_comm_config);
-    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
-    weft_ll_config config = WEFT_INIT(weft_ll_config);
     weft_ep *ep;
     void *memory;
     weft_unique_id id;
-    comm_config.timeout_ms = 1000;
-    ep_config.num_experts = 1;
-    config.hidden = HIDDEN;
-    config.max_tokens = TOKENS;
-    config.num_topk = TOPK;
-    config.dtype = WEFT_FP32;
     CHECK_OK(weft_unique_id_create(&id));
-    CHECK_OK(weft_comm_create(&id, 0, 1, &comm_config, &scene->comm));
+    CHECK_OK(
+        weft_comm_create(&id, 0, 1, WEFT_ARGS(weft_comm_config, .timeout_ms = 1000), &scene->comm));
     CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
-    CHECK_OK(weft_ep_create(scene->comm, &ep_config, &ep));
-    CHECK_OK(weft_ll_create(ep, &config, &scene->ll));
+    CHECK_OK(weft_ep_create(scene->comm, WEFT_ARGS(weft_ep_config, .num_experts = 1), &ep));
+    CHECK_OK(weft_ll_create(ep,
+                            WEFT_ARGS(weft_ll_config, .hidden = HIDDEN, .max_tokens = TOKENS,
+                                      .num_topk = TOPK, .dtype = WEFT_FP32),
+                            &scene->ll));
     CHECK_OK(weft_memory_alloc(scene->comm, 4096, &memory));
     scene->x = memory;
     CHECK_OK(weft_memory_alloc(scene->comm, 4096, &memory));

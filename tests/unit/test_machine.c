@@ -16,10 +16,9 @@ static weft_comm *create_comm(uint32_t timeout_ms)
 {
     weft_comm *comm;
     weft_unique_id id;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.timeout_ms = timeout_ms;
     assert_ok(weft_unique_id_create(&id));
-    assert_ok(weft_comm_create(&id, 0, 1, &config, &comm));
+    assert_ok(
+        weft_comm_create(&id, 0, 1, WEFT_ARGS(weft_comm_config, .timeout_ms = timeout_ms), &comm));
     return comm;
 }
 

@@ -454,10 +454,7 @@ static void run_engine(const char *engine)
                                    seed == 8 ? 2 << 20 : (uint64_t)tests_grid_size(9, 2) << 20});
 }
 
-TEST(tcp_keeps_the_contract)
-{
-    run_engine("tcp");
-}
+TEST_CALL(tcp_keeps_the_contract, run_engine("tcp"))
 
 TEST(ucx_keeps_the_contract)
 {

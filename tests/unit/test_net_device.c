@@ -90,10 +90,7 @@ static enum net_verdict put_and_look(struct net_party *party)
                : net_fail(party, "bytes are wrong");
 }
 
-TEST(a_long_put_is_staged_piece_by_piece)
-{
-    run(put_and_look);
-}
+TEST_CALL(a_long_put_is_staged_piece_by_piece, run(put_and_look))
 
 /* ---------------------------------------------------------------- what breaks */
 

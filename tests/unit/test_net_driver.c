@@ -144,12 +144,11 @@ static int await_all(struct ranks_context *context, struct area *area)
 
 static int run_rank(struct ranks_context *context)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
     void *memory;
-    config.machine = WEFT_MACHINE_CPU;
-    config.num_nodes = NUM_RANKS;
-    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    CHECK_OK(weft_comm_create(
+        &context->id, context->rank, NUM_RANKS,
+        WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU, .num_nodes = NUM_RANKS), &comm));
     CHECK_OK(weft_heap_alloc(comm, sizeof(struct area), &memory));
     struct area *area = memory;
     area->num_arrived = 0;
@@ -205,17 +204,9 @@ TEST(this_thread_sends_where_cores_are_few)
     run((struct plan){WEFT__CORE_FOR_EACH_RANK, ALL_AT_ONCE, NUM_PUTS});
 }
 
-TEST(much_is_left_to_a_thread_with_a_core)
-{
-    run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, ALL_AT_ONCE, 2});
-}
-
-TEST(who_stops_driving_hands_back)
-{
-    run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, IN_ROUNDS, 0});
-}
-
-TEST(what_can_wait_goes_with_the_next)
-{
-    run((struct plan){WEFT__CORE_FOR_EACH_RANK, WITH_THE_NEXT, 0});
-}
+TEST_CALL(much_is_left_to_a_thread_with_a_core,
+          run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, ALL_AT_ONCE, 2}))
+TEST_CALL(who_stops_driving_hands_back,
+          run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, IN_ROUNDS, 0}))
+TEST_CALL(what_can_wait_goes_with_the_next,
+          run((struct plan){WEFT__CORE_FOR_EACH_RANK, WITH_THE_NEXT, 0}))

@@ -80,16 +80,14 @@ static void give(struct target *target, const struct weft__net_header *header)
 
 /* ---------------------------------------------------------------- one thing wrong */
 
-static void expect_blame(const char *offence, void (*spoil)(struct weft__net_header *header))
+static void expect_blame(const char *offence, const struct weft__net_header *wrong)
 {
     struct target target;
     open_target(&target);
     struct weft__net_header header = good_put(1, 0);
     give(&target, &header);
     assert_int_equal(atomic_load(&target.words[1]), 5);
-    header = good_put(1, 1);
-    spoil(&header);
-    give(&target, &header);
+    give(&target, wrong);
     assert_error(weft__net_peer_error(target.fake.nets[0], 1), WEFT_ERROR_RANK_FAILED,
                  "rank 1 sent a message that makes no sense");
     assert_non_null(strstr(weft__last_error(), offence));
@@ -102,71 +100,48 @@ static void expect_blame(const char *offence, void (*spoil)(struct weft__net_hea
     fake_nets_close(&target.fake);
 }
 
-#define SPOIL(name, statement)                                                                     \
-    static void name(struct weft__net_header *header)                                              \
-    {                                                                                              \
+/* A header with this change is blamed by a message that says so. */
+#define BLAMED(offence, statement)                                                                 \
+    do {                                                                                           \
+        struct weft__net_header header = good_put(1, 1);                                           \
         statement;                                                                                 \
-    }
-SPOIL(kind_zero, header->kind = 0)
-SPOIL(kind_unknown, header->kind = 9)
-SPOIL(region_unknown, header->place = weft__net_place(2, 0))
-SPOIL(end_outside, header->place = HEAP_BYTES - 31)
-SPOIL(offset_wraps, header->place = (UINT64_C(1) << WP_PLACE_OFFSET_BITS) - 16)
-SPOIL(longer_than_it_is, header->num_bytes = 4000)
-SPOIL(word_outside, header->word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)))
-SPOIL(word_of_no_region, header->word = weft__net_place(2, 0))
-SPOIL(word_misaligned, header->word = weft__net_place(1, 4))
-SPOIL(also_word_outside, header->also_word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)))
-SPOIL(also_word_misaligned, header->also_word = weft__net_place(1, 4))
-SPOIL(signal_without_one, header->kind = WEFT__NET_SIGNAL; header->num_bytes = 0;
-      header->word = WEFT__NET_NO_WORD)
-SPOIL(add_outside, header->num_bytes = 0; header->word = weft__net_place(0, HEAP_BYTES))
-SPOIL(signal_with_bytes, header->kind = WEFT__NET_SIGNAL)
-SPOIL(number_again, header->sequence = 0)
-SPOIL(number_far, header->sequence = UINT64_MAX)
-SPOIL(signal_again, header->sequence = 0; header->kind = WEFT__NET_SIGNAL; header->num_bytes = 0)
-SPOIL(unasked, header->kind = WEFT__NET_ACKNOWLEDGE; header->num_bytes = 0)
-
-SPOIL(get_outside, header->kind = WEFT__NET_GET; header->num_bytes = 0; header->add = HEAP_BYTES;
-      header->place = 1)
-SPOIL(get_of_no_region, header->kind = WEFT__NET_GET; header->num_bytes = 0;
-      header->place = weft__net_place(9000, 0))
-SPOIL(get_of_nothing, header->kind = WEFT__NET_GET; header->num_bytes = 0; header->add = 0;
-      header->place = weft__net_place(9000, 0))
-SPOIL(get_with_bytes, header->kind = WEFT__NET_GET)
-SPOIL(fetch_without_word, header->kind = WEFT__NET_FETCH_ADD; header->num_bytes = 0;
-      header->word = WEFT__NET_NO_WORD)
-SPOIL(fetch_misaligned, header->kind = WEFT__NET_FETCH_ADD; header->num_bytes = 0;
-      header->word = weft__net_place(1, 12))
-SPOIL(answer_unasked, header->kind = WEFT__NET_ANSWER)
+        expect_blame(offence, &header);                                                            \
+    } while (0)
 
 TEST(what_is_wrong_is_its_senders_failure)
 {
-    expect_blame("kind", kind_zero);
-    expect_blame("kind", kind_unknown);
-    expect_blame("outside", region_unknown);
-    expect_blame("outside", end_outside);
-    expect_blame("outside", offset_wraps);
-    expect_blame("length", longer_than_it_is);
-    expect_blame("its word is none", word_outside);
-    expect_blame("its word is none", word_of_no_region);
-    expect_blame("its word is none", word_misaligned);
-    expect_blame("its word is none", also_word_outside);
-    expect_blame("its word is none", also_word_misaligned);
-    expect_blame("its word is none", signal_without_one);
-    expect_blame("its word is none", add_outside);
-    expect_blame("it has bytes", signal_with_bytes);
-    expect_blame("there already", number_again);
-    expect_blame("missing", number_far);
-    expect_blame("there already", signal_again);
-    expect_blame("not asked", unasked);
-    expect_blame("outside", get_outside);
-    expect_blame("outside", get_of_no_region);
-    expect_blame("outside", get_of_nothing);
-    expect_blame("it has bytes", get_with_bytes);
-    expect_blame("its word is none", fetch_without_word);
-    expect_blame("its word is none", fetch_misaligned);
-    expect_blame("not asked", answer_unasked);
+    BLAMED("kind", header.kind = 0);
+    BLAMED("kind", header.kind = 9);
+    BLAMED("outside", header.place = weft__net_place(2, 0));
+    BLAMED("outside", header.place = HEAP_BYTES - 31);
+    BLAMED("outside", header.place = (UINT64_C(1) << WP_PLACE_OFFSET_BITS) - 16);
+    BLAMED("length", header.num_bytes = 4000);
+    BLAMED("its word is none", header.word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)));
+    BLAMED("its word is none", header.word = weft__net_place(2, 0));
+    BLAMED("its word is none", header.word = weft__net_place(1, 4));
+    BLAMED("its word is none", header.also_word = weft__net_place(1, NUM_WORDS * sizeof(uint64_t)));
+    BLAMED("its word is none", header.also_word = weft__net_place(1, 4));
+    BLAMED("its word is none", header.kind = WEFT__NET_SIGNAL; header.num_bytes = 0;
+           header.word = WEFT__NET_NO_WORD);
+    BLAMED("its word is none", header.num_bytes = 0; header.word = weft__net_place(0, HEAP_BYTES));
+    BLAMED("it has bytes", header.kind = WEFT__NET_SIGNAL);
+    BLAMED("there already", header.sequence = 0);
+    BLAMED("missing", header.sequence = UINT64_MAX);
+    BLAMED("there already", header.sequence = 0; header.kind = WEFT__NET_SIGNAL;
+           header.num_bytes = 0);
+    BLAMED("not asked", header.kind = WEFT__NET_ACKNOWLEDGE; header.num_bytes = 0);
+    BLAMED("outside", header.kind = WEFT__NET_GET; header.num_bytes = 0; header.add = HEAP_BYTES;
+           header.place = 1);
+    BLAMED("outside", header.kind = WEFT__NET_GET; header.num_bytes = 0;
+           header.place = weft__net_place(9000, 0));
+    BLAMED("outside", header.kind = WEFT__NET_GET; header.num_bytes = 0; header.add = 0;
+           header.place = weft__net_place(9000, 0));
+    BLAMED("it has bytes", header.kind = WEFT__NET_GET);
+    BLAMED("its word is none", header.kind = WEFT__NET_FETCH_ADD; header.num_bytes = 0;
+           header.word = WEFT__NET_NO_WORD);
+    BLAMED("its word is none", header.kind = WEFT__NET_FETCH_ADD; header.num_bytes = 0;
+           header.word = weft__net_place(1, 12));
+    BLAMED("not asked", header.kind = WEFT__NET_ANSWER);
 }
 
 TEST(strangers_are_refused_and_harm_nobody)

@@ -78,12 +78,11 @@ static uint64_t committed_bytes(const struct scene *scene)
 
 static int open_scene(struct ranks_context *context, struct scene *scene)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     void *rest;
-    config.num_nodes = NUM_NODES;
     registering = WORKS;
     *scene = (struct scene){.context = context};
-    CHECK_OK(ranks_comm_create(context, &config, &scene->comm));
+    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES),
+                               &scene->comm));
     CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
     scene->has_writes = strcmp(scene->comm->network->engine, "ucx") == 0;
     CHECK_OK(weft_heap_alloc(scene->comm, committed_bytes(scene) - SPARE_BYTES, &rest));

@@ -88,10 +88,9 @@ static int put_all(struct ranks_context *context, weft_comm *comm, const struct 
 TEST_ON_RANKS_OVER_ENGINES(areas_come_and_go, RANKS_PROCESSES, NUM_RANKS)
 {
     weft_comm *comm;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct area areas[NUM_AREAS];
-    config.num_nodes = NUM_NODES;
-    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(
+        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES), &comm));
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < NUM_AREAS; i++)
             if (alloc_area(comm, &areas[i]) != 0)
@@ -111,11 +110,10 @@ TEST_ON_RANKS_OVER_ENGINES(areas_come_and_go, RANKS_PROCESSES, NUM_RANKS)
 TEST_ON_RANKS_OVER(numbers_are_free_on_all_ranks, "tcp", RANKS_PROCESSES, NUM_RANKS)
 {
     weft_comm *comm;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     unsigned char memory[3][64];
     uint64_t places[3];
-    config.num_nodes = NUM_NODES;
-    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(
+        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES), &comm));
     for (int i = 0; i < 2; i++) {
         const struct weft__net_part part = {memory[i], sizeof memory[i], WEFT__NET_HOST_MEMORY};
         CHECK_OK(weft__net_add_region(comm, &part, &places[i]));

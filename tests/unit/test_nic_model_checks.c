@@ -265,40 +265,19 @@ static void store_record(uint32_t value)
     weft__nic_model_ring(pair.sides[0].model, weft__nic_doorbell(0, NIC_PAIR_FIRST_QP));
 }
 
-static void ring_an_unknown_queue(void)
-{
-    ring_words(0, 0x123400);
-}
-
-static void ring_with_a_modifier(void)
-{
-    write_one();
-    ring_words(0x01000100, NIC_PAIR_FIRST_QP << 8);
-}
-
-static void ring_with_an_opcode(void)
-{
-    write_one();
-    ring_words(0x0000000a, (NIC_PAIR_FIRST_QP << 8) | 3);
-}
-
-static void ring_with_segments(void)
-{
-    write_one();
-    ring_words(0x00000100, (NIC_PAIR_FIRST_QP << 8) | 3);
-}
-
-static void ring_before_the_record(void)
-{
-    write_one();
-    weft__nic_model_ring(pair.sides[0].model, weft__nic_doorbell(1, NIC_PAIR_FIRST_QP));
-}
-
-static void store_a_long_record(void)
-{
-    write_one();
-    store_record(0x10001);
-}
+/* Statements that break a rule. */
+#define PLANT(name, ...)                                                                           \
+    static void name(void)                                                                         \
+    {                                                                                              \
+        __VA_ARGS__;                                                                               \
+    }
+PLANT(ring_an_unknown_queue, ring_words(0, 0x123400))
+PLANT(ring_with_a_modifier, write_one(); ring_words(0x01000100, NIC_PAIR_FIRST_QP << 8))
+PLANT(ring_with_an_opcode, write_one(); ring_words(0x0000000a, (NIC_PAIR_FIRST_QP << 8) | 3))
+PLANT(ring_with_segments, write_one(); ring_words(0x00000100, (NIC_PAIR_FIRST_QP << 8) | 3))
+PLANT(ring_before_the_record, write_one();
+      weft__nic_model_ring(pair.sides[0].model, weft__nic_doorbell(1, NIC_PAIR_FIRST_QP)))
+PLANT(store_a_long_record, write_one(); store_record(0x10001))
 
 static void store_a_record_that_falls_back(void)
 {
@@ -317,10 +296,7 @@ static void store_a_record_that_falls_back_to_zero(void)
     store_record(0);
 }
 
-static void store_a_record_beyond_the_queue(void)
-{
-    store_record(9);
-}
+PLANT(store_a_record_beyond_the_queue, store_record(9))
 
 static void change_a_unit(void)
 {
@@ -391,35 +367,18 @@ static void post_changed(enum weft__nic_opcode opcode, uint32_t local_key, uint3
     nic_pair_ring(&pair, 0, 0);
 }
 
-static void read_to_memory_without_the_right(void)
-{
-    post_changed(WEFT__NIC_READ, NIC_PAIR_BARE_LOCAL_KEY, NIC_PAIR_REMOTE_KEY, 0);
-}
-
-static void read_without_the_right(void)
-{
-    post_changed(WEFT__NIC_READ, NIC_PAIR_LOCAL_KEY, NIC_PAIR_BARE_REMOTE_KEY, 0);
-}
-
-static void write_without_the_right(void)
-{
-    post_changed(WEFT__NIC_WRITE, NIC_PAIR_LOCAL_KEY, NIC_PAIR_BARE_REMOTE_KEY, 0);
-}
-
-static void add_without_the_right(void)
-{
-    post_changed(WEFT__NIC_FETCH_ADD, NIC_PAIR_LOCAL_KEY, NIC_PAIR_BARE_REMOTE_KEY, 0);
-}
-
-static void add_to_half_a_word(void)
-{
-    post_changed(WEFT__NIC_FETCH_ADD, NIC_PAIR_LOCAL_KEY, NIC_PAIR_REMOTE_KEY, 4);
-}
-
-static void send_an_immediate(void)
-{
-    post_changed(WEFT__NIC_WRITE_IMMEDIATE, NIC_PAIR_LOCAL_KEY, NIC_PAIR_REMOTE_KEY, 0);
-}
+PLANT(read_to_memory_without_the_right,
+      post_changed(WEFT__NIC_READ, NIC_PAIR_BARE_LOCAL_KEY, NIC_PAIR_REMOTE_KEY, 0))
+PLANT(read_without_the_right,
+      post_changed(WEFT__NIC_READ, NIC_PAIR_LOCAL_KEY, NIC_PAIR_BARE_REMOTE_KEY, 0))
+PLANT(write_without_the_right,
+      post_changed(WEFT__NIC_WRITE, NIC_PAIR_LOCAL_KEY, NIC_PAIR_BARE_REMOTE_KEY, 0))
+PLANT(add_without_the_right,
+      post_changed(WEFT__NIC_FETCH_ADD, NIC_PAIR_LOCAL_KEY, NIC_PAIR_BARE_REMOTE_KEY, 0))
+PLANT(add_to_half_a_word,
+      post_changed(WEFT__NIC_FETCH_ADD, NIC_PAIR_LOCAL_KEY, NIC_PAIR_REMOTE_KEY, 4))
+PLANT(send_an_immediate,
+      post_changed(WEFT__NIC_WRITE_IMMEDIATE, NIC_PAIR_LOCAL_KEY, NIC_PAIR_REMOTE_KEY, 0))
 
 static void make_a_queue_of_a_used_word(int word)
 {
@@ -433,15 +392,8 @@ static void make_a_queue_of_a_used_word(int word)
 }
 
 /* rocm-xio took this word for that of sends. */
-static void make_a_queue_of_a_used_word_of_receives(void)
-{
-    make_a_queue_of_a_used_word(0);
-}
-
-static void make_a_queue_of_a_used_word_of_sends(void)
-{
-    make_a_queue_of_a_used_word(WEFT__NIC_RECORD_SEND_WORD);
-}
+PLANT(make_a_queue_of_a_used_word_of_receives, make_a_queue_of_a_used_word(0))
+PLANT(make_a_queue_of_a_used_word_of_sends, make_a_queue_of_a_used_word(WEFT__NIC_RECORD_SEND_WORD))
 
 static void make_a_cq_of_zeros(void)
 {

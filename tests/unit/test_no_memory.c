@@ -214,10 +214,7 @@ static int fail_to_create(struct ranks_context *context)
     }
 }
 
-TEST(ranks_without_memory_to_begin_with)
-{
-    run(300, 0, fail_to_create);
-}
+TEST_CALL(ranks_without_memory_to_begin_with, run(300, 0, fail_to_create))
 
 /* From the last allocation down to the one by which a rank is connected: the others are told, and
  * do not wait. */
@@ -239,10 +236,7 @@ static int fail_when_connected(struct ranks_context *context)
     return 0;
 }
 
-TEST(ranks_without_memory_for_a_network)
-{
-    run(2000, NUM_RANKS, fail_when_connected);
-}
+TEST_CALL(ranks_without_memory_for_a_network, run(2000, NUM_RANKS, fail_when_connected))
 
 /* ---------------------------------------------------------------- the rendezvous */
 

@@ -144,13 +144,14 @@ struct rank {
     _Alignas(8) char all[MAX_RANKS][MAX_ROW_BYTES];
 };
 
-static int open_rank(struct rank *rank, uint32_t timeout_ms)
+static int open_rank(struct rank **opened, struct ranks_context *context, uint32_t timeout_ms)
 {
-    struct ranks_context *context = rank->context;
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.timeout_ms = timeout_ms;
-    config.machine = WEFT_MACHINE_CPU;
-    CHECK_OK(ranks_comm_create(context, &config, &rank->comm));
+    struct rank *rank = *opened = calloc(1, sizeof **opened);
+    CHECK(rank != NULL, "no memory");
+    rank->context = context;
+    CHECK_OK(ranks_comm_create(
+        context, WEFT_ARGS(weft_comm_config, .timeout_ms = timeout_ms, .machine = WEFT_MACHINE_CPU),
+        &rank->comm));
     rank->num_half_slots = (uint64_t)NUM_WARPS * (uint64_t)context->num_ranks * SLOTS_PER_ROW;
     void *area;
     const size_t area_bytes = 4 * rank->num_half_slots * sizeof(uint64_t); /* slots and escapes */
@@ -168,6 +169,7 @@ static int close_rank(struct rank *rank)
     weft__cpu_runner_destroy(rank->runner);
     CHECK_OK(weft_heap_free(rank->comm, rank->slots));
     CHECK_OK(weft_comm_destroy(rank->comm));
+    free(rank);
     return 0;
 }
 
@@ -308,10 +310,8 @@ static int check_round(struct rank *rank, uint64_t round, const struct exchange_
 
 static int exchange_rows(struct ranks_context *context)
 {
-    struct rank *rank = calloc(1, sizeof *rank);
-    CHECK(rank != NULL, "no memory");
-    rank->context = context;
-    if (open_rank(rank, 0))
+    struct rank *rank;
+    if (open_rank(&rank, context, 0))
         return 1;
     const uint64_t num_rounds = (uint64_t)tests_grid_size(NUM_ROUNDS, 60);
     for (uint64_t round = 0; round < num_rounds; round++) {
@@ -326,10 +326,7 @@ static int exchange_rows(struct ranks_context *context)
             CHECK_OK(weft_comm_host_barrier(rank->comm));
     }
     CHECK_OK(weft_comm_host_barrier(rank->comm));
-    if (close_rank(rank))
-        return 1;
-    free(rank);
-    return 0;
+    return close_rank(rank);
 }
 
 TEST(rows_arrive_and_are_reduced)
@@ -364,11 +361,9 @@ static const struct weft__program tell_and_send_program = {"tell_and_send", tell
 
 TEST_ON_RANKS(a_word_tells_what_does_not_come, RANKS_PROCESSES, 2)
 {
-    struct rank *rank = calloc(1, sizeof *rank);
+    struct rank *rank;
     struct wp_failure failure;
-    CHECK(rank != NULL, "no memory");
-    rank->context = context;
-    if (open_rank(rank, 0))
+    if (open_rank(&rank, context, 0))
         return 1;
     const uint64_t last = 2 * rank->num_half_slots - 1;
     enum wp_status statuses[2] = {WP_STATUS_FAILED, WP_STATUS_FAILED};
@@ -387,10 +382,7 @@ TEST_ON_RANKS(a_word_tells_what_does_not_come, RANKS_PROCESSES, 2)
     CHECK(context->rank != 0 || memcmp(rank->dst[0], "\7\7\7\7\7\7\7\7", WP_PACKET_BYTES) == 0,
           "the row is not there");
     CHECK_OK(weft_comm_host_barrier(rank->comm));
-    if (close_rank(rank))
-        return 1;
-    free(rank);
-    return 0;
+    return close_rank(rank);
 }
 
 /* ------------------------------------------------------------------ packets that do not come in
@@ -436,13 +428,11 @@ static int check_sum(struct rank *rank, struct exchange_args *args, enum wp_stat
 TEST_ON_RANKS(a_row_that_comes_late_is_summed_with_those_that_have_come, RANKS_PROCESSES, 3)
 {
     enum { SHORT_MS = 20, NUM_FLOATS = WP_PACKET_BYTES / sizeof(float) };
-    struct rank *rank = calloc(1, sizeof *rank);
+    struct rank *rank;
     struct wp_failure failure;
     struct wp_packet_progress progress = {0, 0};
     enum wp_status found;
-    CHECK(rank != NULL, "no memory");
-    rank->context = context;
-    if (open_rank(rank, 0))
+    if (open_rank(&rank, context, 0))
         return 1;
     struct exchange_args args = {.packets = packets_of(rank, 0),
                                  .senders = 1u << 1 | 1u << 2,
@@ -477,10 +467,7 @@ TEST_ON_RANKS(a_row_that_comes_late_is_summed_with_those_that_have_come, RANKS_P
         return 1;
     CHECK(context->rank != 0 || rank->slots[SLOTS_PER_ROW] == 0, "the slot is cleared");
     CHECK_OK(weft_comm_host_barrier(rank->comm));
-    if (close_rank(rank))
-        return 1;
-    free(rank);
-    return 0;
+    return close_rank(rank);
 }
 
 /* Two words that a slot cannot hold as they are, and a short packet. */
@@ -489,10 +476,8 @@ TEST_ON_RANKS(slots_hold_what_packets_h_says, RANKS_PROCESSES, 2)
     const uint64_t words[] = {WP_PACKET_KEY(0), WP_PACKET_KEY(0) ^ WP_PACKET_ESCAPE,
                               WP_PACKET_ESCAPE};
     const uint64_t last_bytes = 3;
-    struct rank *rank = calloc(1, sizeof *rank);
-    CHECK(rank != NULL, "no memory");
-    rank->context = context;
-    if (open_rank(rank, 0))
+    struct rank *rank;
+    if (open_rank(&rank, context, 0))
         return 1;
     struct exchange_args args = {.packets = packets_of(rank, 0),
                                  .num_elements = 2 * WP_PACKET_BYTES + last_bytes};
@@ -510,10 +495,7 @@ TEST_ON_RANKS(slots_hold_what_packets_h_says, RANKS_PROCESSES, 2)
         CHECK(rank->slots[2] == (0xffffff ^ WP_PACKET_KEY(0)), "short packet");
         CHECK(escapes[2] == 0 && rank->slots[3] == 0, "nothing more");
     }
-    if (close_rank(rank))
-        return 1;
-    free(rank);
-    return 0;
+    return close_rank(rank);
 }
 
 static int check_timeout(struct rank *rank, uint64_t round, uint64_t expected)
@@ -534,10 +516,8 @@ static int check_timeout(struct rank *rank, uint64_t round, uint64_t expected)
 /* A packet, then what an escape stands for. */
 TEST_ON_RANKS(waits_for_packets_end, RANKS_PROCESSES, 2)
 {
-    struct rank *rank = calloc(1, sizeof *rank);
-    CHECK(rank != NULL, "no memory");
-    rank->context = context;
-    if (open_rank(rank, 100))
+    struct rank *rank;
+    if (open_rank(&rank, context, 100))
         return 1;
     if (context->rank == 0) {
         if (check_timeout(rank, 0, 1))
@@ -547,8 +527,5 @@ TEST_ON_RANKS(waits_for_packets_end, RANKS_PROCESSES, 2)
             return 1;
     }
     ranks_barrier(context);
-    if (close_rank(rank))
-        return 1;
-    free(rank);
-    return 0;
+    return close_rank(rank);
 }

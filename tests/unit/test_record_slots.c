@@ -62,6 +62,8 @@ static void close_scene(struct scene *scene)
     weft__records_destroy(scene->records);
 }
 
+#define TEST_OF_SLOTS(name) TEST_WITH(name, struct scene, scene, open_scene, close_scene)
+
 static uint64_t issue(struct scene *scene, int32_t state)
 {
     return weft__records_issue(scene->records,
@@ -104,278 +106,236 @@ static struct weft__peer_counters peer_of(struct scene *scene, int32_t rank)
     return peer;
 }
 
-TEST(times_become_those_of_the_host)
+TEST_OF_SLOTS(times_become_those_of_the_host)
 {
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
-    struct weft__record_slot *slot = slot_of(&scene, 0, id);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_ISSUED);
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
+    struct weft__record_slot *slot = slot_of(scene, 0, id);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_ISSUED);
     slot->record_id = id;
     slot->started = 5 * US;
     slot->num_running = 4;
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_RUNNING);
-    assert_int_equal(record_of(&scene, id).started_ns, offset_ns + 5 * US);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_RUNNING);
+    assert_int_equal(record_of(scene, id).started_ns, offset_ns + 5 * US);
     slot->num_running = 0;
     slot->ended = 9 * US;
-    fold(&scene);
-    const struct weft__record record = record_of(&scene, id);
+    fold(scene);
+    const struct weft__record record = record_of(scene, id);
     assert_int_equal(record.state, WEFT__RECORD_DONE);
     assert_int_equal(record.ended_ns, offset_ns + 9 * US);
     assert_int_equal(record.waited_ns, 0);
     assert_int_equal(record.last_rank, WEFT__RECORD_NOBODY);
     assert_int_equal(record.late_ns, 0);
-    close_scene(&scene);
 }
 
 /* All its blocks have subtracted themselves, but the first one has not added them yet, or the other
  * way round; or the times are those of the launch before. */
-TEST(what_has_not_ended_has_no_end)
+TEST_OF_SLOTS(what_has_not_ended_has_no_end)
 {
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
-    struct weft__record_slot *slot = slot_of(&scene, 0, id);
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
+    struct weft__record_slot *slot = slot_of(scene, 0, id);
     run(slot, id, 0, 7 * US, 6 * US);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_RUNNING);
-    assert_int_equal(record_of(&scene, id).ended_ns, 0);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_RUNNING);
+    assert_int_equal(record_of(scene, id).ended_ns, 0);
     slot->ended = 8 * US;
     slot->num_running = (uint32_t)-1;
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_RUNNING);
-    close_scene(&scene);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_RUNNING);
 }
 
 /* Clocks of the devices differ by hours. Slots of the ranks differ, too. */
-TEST(who_was_there_for_the_shortest_time_came_last)
+TEST_OF_SLOTS(who_was_there_for_the_shortest_time_came_last)
 {
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
-    run(slot_of(&scene, 0, id), id, OPERATION, 100 * MS, 103 * MS);
-    run(slot_of(&scene, 1, id + 40), id + 40, OPERATION, 9000000 * (uint64_t)MS,
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
+    run(slot_of(scene, 0, id), id, OPERATION, 100 * MS, 103 * MS);
+    run(slot_of(scene, 1, id + 40), id + 40, OPERATION, 9000000 * (uint64_t)MS,
         9000000 * (uint64_t)MS + 400 * US);
-    run(slot_of(&scene, 2, id + 250), id + 250, OPERATION, 5 * MS, 7 * MS);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).last_rank, 1);
-    assert_int_equal(record_of(&scene, id).late_ns, 1600 * US);
-    assert_int_equal(record_of(&scene, id).waited_ns, 2600 * US);
-    fold(&scene); /* counts it no second time */
-    assert_int_equal(peer_of(&scene, 1).num_last, 1);
-    assert_int_equal(peer_of(&scene, 1).late_ns, 1600 * US);
-    assert_int_equal(peer_of(&scene, 1).num_waits, 1);
-    assert_int_equal(peer_of(&scene, 1).waited_ns, 2600 * US);
-    close_scene(&scene);
+    run(slot_of(scene, 2, id + 250), id + 250, OPERATION, 5 * MS, 7 * MS);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).last_rank, 1);
+    assert_int_equal(record_of(scene, id).late_ns, 1600 * US);
+    assert_int_equal(record_of(scene, id).waited_ns, 2600 * US);
+    fold(scene); /* counts it no second time */
+    assert_int_equal(peer_of(scene, 1).num_last, 1);
+    assert_int_equal(peer_of(scene, 1).late_ns, 1600 * US);
+    assert_int_equal(peer_of(scene, 1).num_waits, 1);
+    assert_int_equal(peer_of(scene, 1).waited_ns, 2600 * US);
 }
 
 /* Ends are some microseconds apart. */
-TEST(small_differences_are_no_lateness)
+TEST_OF_SLOTS(small_differences_are_no_lateness)
 {
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-        run(slot_of(&scene, rank, id), id, OPERATION, 100 * MS,
+        run(slot_of(scene, rank, id), id, OPERATION, 100 * MS,
             100 * MS + (uint64_t)(50 + rank * 9) * US);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_DONE);
-    assert_int_equal(record_of(&scene, id).late_ns, 0);
-    assert_int_equal(record_of(&scene, id).waited_ns, 0);
-    close_scene(&scene);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_DONE);
+    assert_int_equal(record_of(scene, id).late_ns, 0);
+    assert_int_equal(record_of(scene, id).waited_ns, 0);
 }
 
 /* Without the word of one that is there nobody is late; ranks of other hosts do not count. */
-TEST(all_ranks_of_the_host_must_be_known)
+TEST_OF_SLOTS(all_ranks_of_the_host_must_be_known)
 {
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t first = issue(&scene, WEFT__RECORD_ISSUED);
-    run(slot_of(&scene, 0, first), first, OPERATION, 100 * MS, 103 * MS);
-    run(slot_of(&scene, 1, first), first, OPERATION, 100 * MS, 101 * MS);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, first).state, WEFT__RECORD_DONE);
-    assert_int_equal(record_of(&scene, first).late_ns, 0);
-    scene.num_reachable = 2;
-    const uint64_t second = issue(&scene, WEFT__RECORD_ISSUED);
-    run(slot_of(&scene, 0, second), second, OPERATION + 1, 200 * MS, 203 * MS);
-    run(slot_of(&scene, 1, second), second, OPERATION + 1, 200 * MS, 201 * MS);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, second).last_rank, 1);
-    assert_int_equal(record_of(&scene, second).late_ns, 2 * MS);
-    close_scene(&scene);
+    const uint64_t first = issue(scene, WEFT__RECORD_ISSUED);
+    run(slot_of(scene, 0, first), first, OPERATION, 100 * MS, 103 * MS);
+    run(slot_of(scene, 1, first), first, OPERATION, 100 * MS, 101 * MS);
+    fold(scene);
+    assert_int_equal(record_of(scene, first).state, WEFT__RECORD_DONE);
+    assert_int_equal(record_of(scene, first).late_ns, 0);
+    scene->num_reachable = 2;
+    const uint64_t second = issue(scene, WEFT__RECORD_ISSUED);
+    run(slot_of(scene, 0, second), second, OPERATION + 1, 200 * MS, 203 * MS);
+    run(slot_of(scene, 1, second), second, OPERATION + 1, 200 * MS, 201 * MS);
+    fold(scene);
+    assert_int_equal(record_of(scene, second).last_rank, 1);
+    assert_int_equal(record_of(scene, second).late_ns, 2 * MS);
 }
 
 /* Once: it may be stuck there. */
-TEST(an_operation_that_still_ends_elsewhere_is_read_once_more)
+TEST_OF_SLOTS(an_operation_that_still_ends_elsewhere_is_read_once_more)
 {
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
-    run(slot_of(&scene, 0, id), id, OPERATION, 100 * MS, 103 * MS);
-    run(slot_of(&scene, 1, id), id, OPERATION, 100 * MS, 101 * MS);
-    run(slot_of(&scene, 2, id), id, OPERATION, 100 * MS, 103 * MS);
-    slot_of(&scene, 1, id)->num_running = 1;
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_RUNNING);
-    slot_of(&scene, 1, id)->num_running = 0;
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_DONE);
-    assert_int_equal(record_of(&scene, id).last_rank, 1);
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
+    run(slot_of(scene, 0, id), id, OPERATION, 100 * MS, 103 * MS);
+    run(slot_of(scene, 1, id), id, OPERATION, 100 * MS, 101 * MS);
+    run(slot_of(scene, 2, id), id, OPERATION, 100 * MS, 103 * MS);
+    slot_of(scene, 1, id)->num_running = 1;
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_RUNNING);
+    slot_of(scene, 1, id)->num_running = 0;
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_DONE);
+    assert_int_equal(record_of(scene, id).last_rank, 1);
 
-    const uint64_t stuck = issue(&scene, WEFT__RECORD_ISSUED);
+    const uint64_t stuck = issue(scene, WEFT__RECORD_ISSUED);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-        run(slot_of(&scene, rank, stuck), stuck, OPERATION + 1, 200 * MS, 203 * MS);
-    slot_of(&scene, 2, stuck)->num_running = 1;
-    fold(&scene);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, stuck).state, WEFT__RECORD_DONE);
-    assert_int_equal(record_of(&scene, stuck).late_ns, 0);
-    close_scene(&scene);
+        run(slot_of(scene, rank, stuck), stuck, OPERATION + 1, 200 * MS, 203 * MS);
+    slot_of(scene, 2, stuck)->num_running = 1;
+    fold(scene);
+    fold(scene);
+    assert_int_equal(record_of(scene, stuck).state, WEFT__RECORD_DONE);
+    assert_int_equal(record_of(scene, stuck).late_ns, 0);
 }
 
 /* Each run that is seen counts; ranks must be at the same one. */
-TEST(the_newest_run_of_a_graph_counts)
+TEST_OF_SLOTS(the_newest_run_of_a_graph_counts)
 {
     const uint64_t operation = OPERATION | WEFT__RECORD_IS_REPLAYED;
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_CAPTURED);
+    const uint64_t id = issue(scene, WEFT__RECORD_CAPTURED);
     for (uint64_t round = 1; round <= 2; round++) {
         for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-            run(slot_of(&scene, rank, id), id, operation, round * 100 * MS,
+            run(slot_of(scene, rank, id), id, operation, round * 100 * MS,
                 round * 100 * MS + (rank == 1 ? 1 : 2) * MS);
-        fold(&scene);
-        assert_int_equal(record_of(&scene, id).started_ns, offset_ns + (int64_t)round * 100 * MS);
-        assert_int_equal(peer_of(&scene, 1).num_last, round);
+        fold(scene);
+        assert_int_equal(record_of(scene, id).started_ns, offset_ns + (int64_t)round * 100 * MS);
+        assert_int_equal(peer_of(scene, 1).num_last, round);
     }
-    run(slot_of(&scene, 0, id), id, operation, 300 * MS, 302 * MS);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).started_ns, offset_ns + 300 * MS);
-    assert_int_equal(record_of(&scene, id).late_ns, 0);
-    assert_int_equal(peer_of(&scene, 1).num_last, 2);
-    close_scene(&scene);
+    run(slot_of(scene, 0, id), id, operation, 300 * MS, 302 * MS);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).started_ns, offset_ns + 300 * MS);
+    assert_int_equal(record_of(scene, id).late_ns, 0);
+    assert_int_equal(peer_of(scene, 1).num_last, 2);
 }
 
 /* Its slot is written by a newer graph's launch, or its record has fallen out. */
-TEST(launches_without_a_record_are_left_out)
+TEST_OF_SLOTS(launches_without_a_record_are_left_out)
 {
-    struct scene scene;
-    open_scene(&scene);
-    run(slot_of(&scene, 0, 5), 5, OPERATION, US, 2 * US);
-    fold(&scene);
-    assert_int_equal(peer_of(&scene, 0).num_last, 0);
-    close_scene(&scene);
+    run(slot_of(scene, 0, 5), 5, OPERATION, US, 2 * US);
+    fold(scene);
+    assert_int_equal(peer_of(scene, 0).num_last, 0);
 }
 
 /* The host writes it when it hears of it; the kernel ends all the same. */
-TEST(a_failure_stays)
+TEST_OF_SLOTS(a_failure_stays)
 {
-    struct scene scene;
     struct weft__record_totals totals;
     const struct weft__record failure = {.state = WEFT__RECORD_FAILED, .call_idx = 1};
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
-    run(slot_of(&scene, 0, id), id, OPERATION, US, 2 * US);
-    weft__records_end(scene.records, id, &failure);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_FAILED);
-    weft__records_totals(scene.records, &totals);
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
+    run(slot_of(scene, 0, id), id, OPERATION, US, 2 * US);
+    weft__records_end(scene->records, id, &failure);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_FAILED);
+    weft__records_totals(scene->records, &totals);
     assert_int_equal(totals.num_failed, 1);
-    close_scene(&scene);
 }
 
 /* Neither before it was issued nor after it was read. */
-TEST(the_clock_is_corrected)
+TEST_OF_SLOTS(the_clock_is_corrected)
 {
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
-    run(slot_of(&scene, 0, id), id, 0, 10 * MS, 20 * MS);
-    fold_at(&scene, offset_ns + 15 * MS);
-    assert_int_equal(record_of(&scene, id).ended_ns, offset_ns + 15 * MS);
-    assert_int_equal(record_of(&scene, id).started_ns, offset_ns + 5 * MS);
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
+    run(slot_of(scene, 0, id), id, 0, 10 * MS, 20 * MS);
+    fold_at(scene, offset_ns + 15 * MS);
+    assert_int_equal(record_of(scene, id).ended_ns, offset_ns + 15 * MS);
+    assert_int_equal(record_of(scene, id).started_ns, offset_ns + 5 * MS);
     const uint64_t next = weft__records_issue(
-        scene.records,
+        scene->records,
         &(struct weft__record){.call = "weft_ep_dispatch", .issued_ns = offset_ns + 40 * MS});
-    run(slot_of(&scene, 0, next), next, 0, 30 * MS, 31 * MS);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, next).started_ns, offset_ns + 40 * MS);
-    close_scene(&scene);
+    run(slot_of(scene, 0, next), next, 0, 30 * MS, 31 * MS);
+    fold(scene);
+    assert_int_equal(record_of(scene, next).started_ns, offset_ns + 40 * MS);
 }
 
-TEST(runs_of_graphs_are_added_once)
+TEST_OF_SLOTS(runs_of_graphs_are_added_once)
 {
-    struct scene scene;
     struct weft__record_totals totals;
     struct weft__call_runs runs[2] = {[1] = {.num_runs = 4, .num_bytes = 40}};
-    open_scene(&scene);
-    (void)issue(&scene, WEFT__RECORD_CAPTURED);
-    weft__record_fold_runs(scene.fold, runs);
-    weft__record_fold_runs(scene.fold, runs);
+    (void)issue(scene, WEFT__RECORD_CAPTURED);
+    weft__record_fold_runs(scene->fold, runs);
+    weft__record_fold_runs(scene->fold, runs);
     runs[1] = (struct weft__call_runs){5, 50};
-    weft__record_fold_runs(scene.fold, runs);
-    weft__records_totals(scene.records, &totals);
+    weft__record_fold_runs(scene->fold, runs);
+    weft__records_totals(scene->records, &totals);
     assert_int_equal(totals.num_issued, 5);
     assert_int_equal(totals.num_bytes, 50);
-    close_scene(&scene);
 }
 
 /* Also on ranks that hear of it from another one: their kernels leave without a failure told. */
-TEST(a_launch_that_failed_is_not_done)
+TEST_OF_SLOTS(a_launch_that_failed_is_not_done)
 {
-    struct scene scene;
     struct weft__record_totals totals;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-        run(slot_of(&scene, rank, id), id, 7, 100 * US, (900 + 100 * (uint64_t)rank) * US);
-    slot_of(&scene, 0, id)->failed_id = id;
-    fold(&scene);
-    fold(&scene);
-    weft__records_totals(scene.records, &totals);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_FAILED);
-    assert_int_equal(record_of(&scene, id).waited_ns, 0);
+        run(slot_of(scene, rank, id), id, 7, 100 * US, (900 + 100 * (uint64_t)rank) * US);
+    slot_of(scene, 0, id)->failed_id = id;
+    fold(scene);
+    fold(scene);
+    weft__records_totals(scene->records, &totals);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_FAILED);
+    assert_int_equal(record_of(scene, id).waited_ns, 0);
     assert_int_equal(totals.num_failed, 1);
-    close_scene(&scene);
 }
 
 /* The counts of a slot change before its id does. */
-TEST(a_launch_that_begins_leaves_the_one_before)
+TEST_OF_SLOTS(a_launch_that_begins_leaves_the_one_before)
 {
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
-    struct weft__record_slot *slot = slot_of(&scene, 0, id);
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
+    struct weft__record_slot *slot = slot_of(scene, 0, id);
     run(slot, id, 0, 5 * US, 9 * US);
-    fold(&scene);
+    fold(scene);
     slot->num_runs++;
     slot->num_running = 4;
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_DONE);
-    close_scene(&scene);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_DONE);
 }
 
-TEST(an_end_that_nobody_saw_leaves_no_start)
+TEST_OF_SLOTS(an_end_that_nobody_saw_leaves_no_start)
 {
-    struct scene scene;
-    open_scene(&scene);
-    const uint64_t id = issue(&scene, WEFT__RECORD_ISSUED);
-    struct weft__record_slot *slot = slot_of(&scene, 0, id);
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
+    struct weft__record_slot *slot = slot_of(scene, 0, id);
     run(slot, id, 0, 5 * US, 0);
     slot->num_running = 4;
-    fold(&scene);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_RUNNING);
+    fold(scene);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_RUNNING);
     uint64_t newer = id;
     while (newer < id + WEFT__NUM_RECORD_SLOTS)
-        newer = issue(&scene, WEFT__RECORD_ISSUED);
+        newer = issue(scene, WEFT__RECORD_ISSUED);
     slot->num_running = 0;
     run(slot, newer, 0, 15 * US, 19 * US);
-    fold(&scene);
-    assert_int_equal(record_of(&scene, newer).state, WEFT__RECORD_DONE);
-    assert_int_equal(record_of(&scene, id).state, WEFT__RECORD_ISSUED);
-    assert_int_equal(record_of(&scene, id).started_ns, 0);
-    close_scene(&scene);
+    fold(scene);
+    assert_int_equal(record_of(scene, newer).state, WEFT__RECORD_DONE);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_ISSUED);
+    assert_int_equal(record_of(scene, id).started_ns, 0);
 }

@@ -118,10 +118,9 @@ static enum wp_status await_after_a_failure(struct wp_warp *warp, const void *un
 
 static int open_comm(struct ranks_context *context, weft_comm **comm)
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = NUM_NODES;
-    config.heap_max_bytes = 64 << 20;
-    CHECK_OK(ranks_comm_create(context, &config, comm));
+    CHECK_OK(ranks_comm_create(
+        context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES, .heap_max_bytes = 64 << 20),
+        comm));
     return 0;
 }
 

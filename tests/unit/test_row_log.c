@@ -7,9 +7,8 @@
 #include "machine/machine.h"
 #include "row_variants.h"
 
-TEST_OF_ROW_VARIANTS(every_variant_encodes_as_the_oracle)
+TEST_OF_ROWS(every_variant_encodes_as_the_oracle, struct logarithmic_rows)
 {
-    struct logarithmic_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
         draw_encoded_rows(rows, i, &state);
@@ -17,12 +16,10 @@ TEST_OF_ROW_VARIANTS(every_variant_encodes_as_the_oracle)
                               rows->num_elements);
         check_log_rows(rows);
     }
-    free(rows);
 }
 
-TEST_OF_ROW_VARIANTS(every_variant_sums_as_the_oracle)
+TEST_OF_ROWS(every_variant_sums_as_the_oracle, struct logarithmic_rows)
 {
-    struct logarithmic_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
         draw_log_sum(rows, i, i % 3, &state);
@@ -32,7 +29,6 @@ TEST_OF_ROW_VARIANTS(every_variant_sums_as_the_oracle)
                            rows->num_elements);
         check_log_rows(rows);
     }
-    free(rows);
 }
 
 /* Blocks of a row by themselves are the row. */

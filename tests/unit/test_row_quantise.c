@@ -13,21 +13,18 @@ static struct wp_quantised_rows all_of(const struct quantised_rows *rows)
     return (struct wp_quantised_rows){rows->dsts, rows->dsts, rows->scales_offset, rows->num_dsts};
 }
 
-TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits)
+TEST_OF_ROWS(every_variant_gives_the_reference_bits, struct quantised_rows)
 {
-    struct quantised_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
         draw_quantised_rows(rows, i % NUM_QUANTISATIONS, &state);
         functions->quantise(all_of(rows), rows->src, rows->how, rows->num_elements);
         check_quantised_rows(rows);
     }
-    free(rows);
 }
 
-TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits_on_the_way_back)
+TEST_OF_ROWS(every_variant_gives_the_reference_bits_on_the_way_back, struct quantised_rows)
 {
-    struct quantised_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
         draw_dequantised_rows(rows, i % NUM_QUANTISATIONS, &state);
@@ -36,13 +33,11 @@ TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits_on_the_way_back)
                               reversed(rows->how), rows->num_elements);
         check_quantised_rows(rows);
     }
-    free(rows);
 }
 
 /* Two calls for the parts of a row do what one does for all of it. */
-TEST_OF_ROW_VARIANTS(parts_of_a_row)
+TEST_OF_ROWS(parts_of_a_row, struct quantised_rows)
 {
-    struct quantised_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
         draw_quantised_rows(rows, i % NUM_QUANTISATIONS, &state);
@@ -62,7 +57,6 @@ TEST_OF_ROW_VARIANTS(parts_of_a_row)
         functions->quantise(all_of(rows), rows->src, how, first);
         check_quantised_rows(rows);
     }
-    free(rows);
 }
 
 /* ------------------------------------------------------------------ values, by hand */

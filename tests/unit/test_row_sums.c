@@ -5,33 +5,28 @@
 #include "mixed_rows.h"
 #include "row_variants.h"
 
-TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits)
+TEST_OF_ROWS(every_variant_gives_the_reference_bits, struct mixed_rows)
 {
-    struct mixed_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
         draw_mixed_rows(rows, mixed_sum(i % NUM_MIXED_SUMS), &state);
         functions->sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
         check_mixed_rows(rows);
     }
-    free(rows);
 }
 
-TEST_OF_ROW_VARIANTS(all_pairs_of_special_values)
+TEST_OF_ROWS(all_pairs_of_special_values, struct mixed_rows)
 {
-    struct mixed_rows *rows = new_rows(sizeof *rows);
     for (int i = 0; i < NUM_MIXED_SUMS; i++) {
         pair_special_values(rows, mixed_sum(i));
         functions->sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
         check_mixed_rows(rows);
     }
-    free(rows);
 }
 
 /* By itself, which is a sum all the same: -0 becomes +0, and every NaN the one that there is. */
-TEST_OF_ROW_VARIANTS(a_row_by_itself_is_a_sum)
+TEST_OF_ROWS(a_row_by_itself_is_a_sum, struct mixed_rows)
 {
-    struct mixed_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
         if (i < NUM_MIXED_SUMS)
@@ -44,13 +39,11 @@ TEST_OF_ROW_VARIANTS(a_row_by_itself_is_a_sum)
         functions->sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
         check_mixed_rows(rows);
     }
-    free(rows);
 }
 
 /* A row into which others are summed. */
-TEST_OF_ROW_VARIANTS(a_source_can_be_written_over)
+TEST_OF_ROWS(a_source_can_be_written_over, struct mixed_rows)
 {
-    struct mixed_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
         draw_mixed_rows(rows, mixed_sum(i % NUM_MIXED_SUMS), &state);
@@ -59,7 +52,6 @@ TEST_OF_ROW_VARIANTS(a_source_can_be_written_over)
         functions->sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
         check_mixed_rows(rows);
     }
-    free(rows);
 }
 
 /* What combine between nodes is made of: sums of the nodes in fp32, of which the token's owner

@@ -15,25 +15,21 @@ static void sum_and_check(const struct weft__row_functions *functions,
     check_mixed_rows(rows);
 }
 
-TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits)
+TEST_OF_ROWS(every_variant_gives_the_reference_bits, struct weighted_rows)
 {
-    struct weighted_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_WEIGHTED_SUMS * 4 * MIXED_TRIALS; i++) {
         draw_weighted_rows(rows, i % NUM_WEIGHTED_SUMS, &state);
         sum_and_check(functions, rows);
     }
-    free(rows);
 }
 
-TEST_OF_ROW_VARIANTS(special_values_by_special_weights)
+TEST_OF_ROWS(special_values_by_special_weights, struct weighted_rows)
 {
-    struct weighted_rows *rows = new_rows(sizeof *rows);
     for (int i = 0; i < NUM_WEIGHTED_SUMS * NUM_SPECIAL_NUMBERS; i++) {
         weigh_special_values(rows, i % NUM_WEIGHTED_SUMS, i / NUM_WEIGHTED_SUMS);
         sum_and_check(functions, rows);
     }
-    free(rows);
 }
 
 /* (1 + 2^-12)^2 has a last bit that fp32 has not; a fused operation would keep it. */

@@ -149,17 +149,9 @@ static void run_with_descriptors(rlim_t num_descriptors, rank_function come)
     assert_int_equal(ranks_run(RANKS_THREADS, 1, come_with_descriptors, &crowd), 0);
 }
 
-TEST(who_has_the_last_descriptor_keeps_it_while_nobody_waits)
-{
-    run_with_descriptors(MAX_FILES, come_last);
-}
-
-TEST(of_too_many_the_longest_waiting_are_dropped)
-{
-    run_with_descriptors(4 * MAX_STRANGERS, come_in_numbers);
-}
-
-TEST(members_do_not_count_as_strangers)
-{
-    run_with_descriptors(4 * MAX_STRANGERS, come_as_members);
-}
+TEST_CALL(who_has_the_last_descriptor_keeps_it_while_nobody_waits,
+          run_with_descriptors(MAX_FILES, come_last))
+TEST_CALL(of_too_many_the_longest_waiting_are_dropped,
+          run_with_descriptors(4 * MAX_STRANGERS, come_in_numbers))
+TEST_CALL(members_do_not_count_as_strangers,
+          run_with_descriptors(4 * MAX_STRANGERS, come_as_members))

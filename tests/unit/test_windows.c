@@ -31,11 +31,10 @@ static void close_now(weft_comm *comm, const struct weft__block *block)
 TEST_ON_RANKS(who_has_unregistered_is_mapped_by_nobody, RANKS_THREADS, NUM_RANKS)
 {
     static char memory[NUM_RANKS][BYTES];
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
     int32_t is_direct;
-    config.machine = WEFT_MACHINE_CPU;
-    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS,
+                              WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU), &comm));
     const struct weft__comm_hooks *hooks = comm->hooks;
     struct weft__machine machine = *weft__machine_of(comm);
     machine.close_block = context->rank == LATE_ONE ? close_late : close_now;

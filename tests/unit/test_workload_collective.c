@@ -163,10 +163,7 @@ static void check_tree(const struct element_source *source)
     assert_memory_equal(output, expected, COUNT * dtype_bytes(source->dtype));
 }
 
-TEST(trees_round_on_the_way_up)
-{
-    check_own_order(check_tree);
-}
+TEST_CALL(trees_round_on_the_way_up, check_own_order(check_tree))
 
 TEST(doubles_are_reduced_in_fp64)
 {

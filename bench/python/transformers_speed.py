@@ -3,7 +3,7 @@
 weft.transformers, in ms, and the ratio: the exchange alone, which is rows to the ranks of their
 experts and back; what is not experts' time, forward; and that of forward and backward.
 
-    torchrun --nproc-per-node 2 tests/python/transformers_speed.py [--real-time]
+    torchrun --nproc-per-node 2 bench/python/transformers_speed.py [--real-time]
 
 Medians, of the slower rank, of SAMPLES times CALLS calls one after another; samples alternate.
 --real-time: runs before all else that wants the cores, which takes root.

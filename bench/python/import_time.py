@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What `import weft` costs beyond an empty script: the difference of medians of 20 processes each.
 
-    PYTHONPATH=build/python python3 tests/python/import_time.py
+    PYTHONPATH=build/python python3 bench/python/import_time.py
 """
 import os
 import statistics

@@ -2,7 +2,7 @@
 """Times of torch.distributed's operations by backend weft and by gloo, in one run, taking turns:
 medians of all calls of a rank, one after the other.
 
-    torchrun --nproc-per-node 2 tests/python/torch_speed.py
+    torchrun --nproc-per-node 2 bench/python/torch_speed.py
 """
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 make: those of one step are recorded, and replayed with nothing between them. One process per GPU;
 the slowest rank's times, and what else a step runs on the GPU.
 
-    PYTHONPATH=build/python:python/deep_ep python3 tests/python/gpu_overhead.py --gpus N
+    PYTHONPATH=build/python:python/deep_ep python3 bench/python/gpu_overhead.py --gpus N
 """
 import argparse
 import ctypes

@@ -3,7 +3,7 @@
 the rest, which Python and PyTorch take. One process per rank; rank 0's figures, the best of several
 rounds.
 
-    PYTHONPATH=build/python:python/deep_ep python3 tests/python/host_cost.py [--gpus N] [--profile]
+    PYTHONPATH=build/python:python/deep_ep python3 bench/python/host_cost.py [--gpus N] [--profile]
 
 Without --gpus on CPUs, with one rank. There calls return when their operations have finished; these
 are left out, so that the way to them remains. --profile: where the time of each step goes.
