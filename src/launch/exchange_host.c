@@ -27,13 +27,15 @@ static uint64_t mailbox_bytes(const struct weft__exchange *exchange)
 static weft_result allocate_mailbox(struct weft__exchange *exchange, uint64_t bytes)
 {
     weft_comm *comm = exchange->comm;
+    uint64_t dirty_bytes;
     void *mailbox;
-    WEFT__TRY(weft__heap_alloc(comm, bytes, &mailbox));
+    WEFT__TRY(weft__heap_alloc_to_zero(comm, bytes, &mailbox, &dirty_bytes));
     exchange->mailbox = mailbox;
     WEFT__TRY(
         weft__heap_offset(comm->heap, mailbox, bytes, "mailbox", &exchange->device.mailbox_offset));
-    /* The heap's memory is new or used. Nobody may signal before everybody has zeroed. */
-    return weft__comm_agree(comm, weft__machine_zero(comm, mailbox, bytes), "zero its mailbox");
+    /* Nobody may signal before everybody has zeroed. */
+    return weft__comm_agree(comm, weft__machine_zero(comm, mailbox, dirty_bytes),
+                            "zero its mailbox");
 }
 
 /* The first exchange of a communicator makes its windows: ranks agree on the result in any case. */

@@ -44,9 +44,14 @@ weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t b
 
 weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes)
 {
-    void *zeroes = calloc(1, bytes > 0 ? bytes : 1);
+    const uint64_t most_bytes = 256 << 10, some_bytes = bytes < most_bytes ? bytes : most_bytes;
+    void *zeroes = calloc(1, some_bytes > 0 ? some_bytes : 1);
+    weft_result result = WEFT_OK;
     WEFT__CHECK_MEMORY(zeroes, "no memory to zero %llu bytes", (unsigned long long)bytes);
-    const weft_result result = weft__machine_of(comm)->copy(comm, memory, zeroes, bytes);
+    for (uint64_t done = 0; done < bytes && result == WEFT_OK; done += some_bytes)
+        result =
+            weft__machine_of(comm)->copy(comm, (char *)memory + done, zeroes,
+                                         bytes - done < some_bytes ? bytes - done : some_bytes);
     free(zeroes);
     return result;
 }

@@ -100,11 +100,12 @@ void weft__on_host_free(weft_comm *comm, void *memory)
 weft_result weft__on_host_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
                                         uint64_t *place)
 {
+    uint64_t dirty_bytes;
     void *allocated;
-    WEFT__TRY(weft__heap_alloc(comm, bytes, &allocated));
+    WEFT__TRY(weft__heap_alloc_to_zero(comm, bytes, &allocated, &dirty_bytes));
     weft_result result = weft__heap_offset(comm->heap, allocated, bytes, "memory", place);
     if (result == WEFT_OK)
-        result = weft__machine_zero(comm, allocated, bytes);
+        result = weft__machine_zero(comm, allocated, dirty_bytes);
     /* Nobody may send before everybody has zeroed. */
     result = weft__comm_agree(comm, result, "have memory for the network");
     if (result == WEFT_OK)

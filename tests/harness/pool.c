@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness/pool.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,11 +87,20 @@ static void close_all(void)
     _exit(EXIT_FAILURE);
 }
 
+/* Arrays of a test come and go. Memory that is given back to the system in between costs a page
+ * fault for each page when it is used again. */
+static void keep_freed_memory(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that there is */
+    (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
 /* Before main, where the test's memory begins. */
 __attribute__((constructor)) static void open_pool(void)
 {
     test_pid = getpid();
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* in order with what ranks say, and when they say it */
+    keep_freed_memory();
     memory_open();
     struct worker_card *cards = memory_alloc_common(POOL_MAX_PLACES * sizeof *cards);
     for (int32_t i = 0; i < POOL_MAX_PLACES; i++)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "comm/heap/heap_kind.h"
 #include "comm/heap/heap_memory.h"
 #include "comm/heap/host_memory.h"
 #include "comm/heap/ranges.h"
@@ -16,6 +17,7 @@ struct weft__heap {
     /* Operations of several weft_ep may look up offsets while the communicator allocates. */
     pthread_mutex_t mutex; /* of ranges */
     struct weft__ranges ranges;
+    uint64_t dirty_end; /* what lies behind has never been allocated, and is zero */
 };
 
 static char *own_base(const struct weft__heap *heap)
@@ -60,6 +62,9 @@ weft_result weft__heap_create(weft_comm *comm, const weft_comm_config *config,
         return result;
     }
     heap->ranges.capacity = heap->memory.committed_bytes;
+    /* Drivers of devices do not promise zeroes. */
+    heap->dirty_end =
+        comm->heap_kind->host_can_access ? sizeof(struct weft__heap_header) : UINT64_MAX;
     *created = heap;
     return WEFT_OK;
 }
@@ -172,7 +177,17 @@ static weft_result grow_and_alloc(weft_comm *comm, struct request *request, uint
     return weft__comm_agree(comm, result, "allocate from its heap");
 }
 
-weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
+/* The allocation is this rank's: how much of it may have been written to? */
+static uint64_t take_dirty(struct weft__heap *heap, uint64_t offset, uint64_t bytes)
+{
+    const uint64_t dirty_bytes = offset < heap->dirty_end ? heap->dirty_end - offset : 0;
+    if (heap->dirty_end < offset + bytes)
+        heap->dirty_end = offset + bytes;
+    return dirty_bytes < bytes ? dirty_bytes : bytes;
+}
+
+weft_result weft__heap_alloc_to_zero(weft_comm *comm, uint64_t bytes, void **ptr,
+                                     uint64_t *dirty_bytes)
 {
     struct weft__heap *heap = comm->heap;
     struct request request = {.bytes = bytes, .committed_bytes = heap->memory.committed_bytes};
@@ -185,6 +200,7 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
         result = grow_and_alloc(comm, &request, spare_bytes);
     if (result == WEFT_OK) {
         *ptr = bytes > 0 ? own_base(heap) + request.offset : NULL;
+        *dirty_bytes = take_dirty(heap, request.offset, bytes);
         return WEFT_OK;
     }
     /* All ranks go back to what they had, which was the same. */
@@ -194,6 +210,12 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
         pthread_mutex_unlock(&heap->mutex);
     }
     return result;
+}
+
+weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
+{
+    uint64_t dirty_bytes;
+    return weft__heap_alloc_to_zero(comm, bytes, ptr, &dirty_bytes);
 }
 
 weft_result weft__heap_grow(weft_comm *comm, uint64_t bytes)

@@ -130,6 +130,13 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
     return WEFT_OK;
 }
 
+weft_result weft__heap_alloc_to_zero(weft_comm *comm, uint64_t bytes, void **ptr,
+                                     uint64_t *dirty_bytes)
+{
+    *dirty_bytes = bytes;
+    return weft__heap_alloc(comm, bytes, ptr);
+}
+
 weft_result weft__heap_free(struct weft__heap *heap, void *ptr)
 {
     if (ptr == NULL)
