@@ -234,7 +234,7 @@ TEST(splits_form_new_communicators)
 }
 
 /* Excluded ranks take no part, and the parent goes on. */
-static int shrink(struct ranks_context *context)
+TEST_ON_HOST(shrunk_communicators, 6)
 {
     const int32_t excluded[] = {2, 0}, twice[] = {2, 2}, self[] = {context->rank};
     weft_comm_config config = WEFT_INIT(weft_comm_config);
@@ -274,11 +274,6 @@ static int shrink(struct ranks_context *context)
         return 1;
     CHECK_OK(weft_comm_destroy(child));
     return 0;
-}
-
-TEST(shrunk_communicators)
-{
-    run_in_both_modes(6, shrink);
 }
 
 /* Children outlive their parent, and split again. */
