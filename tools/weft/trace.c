@@ -25,8 +25,8 @@ static const struct option_row option_table[] = {{OPTION_TEXT, "output", "OUT",
 static const char documentation[] =
     "Writes the operations of flight records as a trace in Chrome's format, for ui.perfetto.dev. "
     "FILE is the record of a rank, or a directory of them, as WEFT_RECORD names it."
-    "\vIf FILEs are of several jobs, the newest counts. Times are of the wall clocks of the hosts, "
-    "as they are. The exit status is 1 if a file "
+    "\vIf FILEs are of several jobs, the newest counts. Times are of the wall clock of "
+    "rank 0's host. The exit status is 1 if a file "
     "cannot be read or written.";
 
 static double us_of(const json_t *entry, const char *name)
