@@ -6,6 +6,9 @@ cpu=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
 [ -n "$cpu" ] || cpu=$(uname -m)
 machine="\"cpu\": \"$cpu\", \"cores\": $(nproc), \"date\": \"$(date -u +%Y-%m-%dT%H:%M:%SZ)\""
 
+# Tells on a terminal what is measured now, until something else is printed.
+tell() { [ ! -t 2 ] || printf '\r%s\033[K' "$*" >&2; }
+
 # Completes each figure with the machine that it was measured on.
 record() { sed -u "s/}\$/, $machine}/" | tee -a "$results" | print_figures; }
 
@@ -14,6 +17,7 @@ field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^\",}]*\).*/\1/p"; }
 print_figures() {
     local line
     while IFS= read -r line; do
+        tell
         printf '%-26s %12s  %-16s %s\n' "$(field name <<<"$line")" "$(field value <<<"$line")" \
             "$(field unit <<<"$line")" "$(sed -n 's/.*"configuration": "\([^"]*\)".*/\1/p' <<<"$line")"
     done

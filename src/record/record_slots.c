@@ -20,10 +20,12 @@ struct comparison {
     uint64_t shortest, second; /* times in it */
 };
 
+/* At the slots of the other ranks. Once more if some are about to end; they may also be stuck. */
+enum look { FIRST_LOOK, SECOND_LOOK };
+
 struct seen {
     uint64_t record_id, started; /* of the slot, which stores them together */
-    int32_t was_awaited;         /* for what another rank says of it */
-    int32_t is_folded;
+    int is_folded;
 };
 
 struct weft__record_fold {
@@ -199,7 +201,8 @@ static void end_record(struct weft__record_fold *fold, int i, int32_t call_idx)
     weft__records_end(fold->records, slot->record_id, &end);
 }
 
-static void fold_slot(struct weft__record_fold *fold, int i, int64_t now_ns)
+/* Returns whether a second look at the other ranks would tell more. */
+static int fold_slot(struct weft__record_fold *fold, int i, enum look look, int64_t now_ns)
 {
     const struct weft__record_slot *slot = &fold->own[i];
     struct seen *seen = &fold->seen[i];
@@ -209,16 +212,27 @@ static void fold_slot(struct weft__record_fold *fold, int i, int64_t now_ns)
     /* Whoever hears of a failure has written it. */
     if (!is_new(fold, i) || !weft__records_read(fold->records, slot->record_id, &record) ||
         record.state == WEFT__RECORD_FAILED)
-        return;
+        return 0;
     if (seen->record_id != slot->record_id || seen->started != slot->started)
         *seen = (struct seen){.record_id = slot->record_id, .started = slot->started};
     correct_clock(fold, i, &record, now_ns);
-    const int is_awaited = fold->comparisons[i].state == ENDS_SOON && !seen->was_awaited;
-    seen->was_awaited |= is_awaited;
-    seen->is_folded = has_ended(slot) && !is_awaited;
+    const int is_left = fold->comparisons[i].state == ENDS_SOON && look == FIRST_LOOK;
+    seen->is_folded = has_ended(slot) && !is_left;
     weft__records_start(fold->records, slot->record_id, host_ns(fold, slot->started));
     if (seen->is_folded)
         end_record(fold, i, record.call_idx);
+    return is_left;
+}
+
+/* Returns how many slots are left for a second look. */
+static int compare_and_fold(struct weft__record_fold *fold, const struct weft__slot_source *source,
+                            enum look look, int64_t now_ns)
+{
+    int num_left = 0;
+    compare_all(fold, source);
+    for (int i = 0; i < NUM; i++)
+        num_left += fold_slot(fold, i, look, now_ns);
+    return num_left;
 }
 
 void weft__record_fold_slots(struct weft__record_fold *fold, const struct weft__slot_source *source)
@@ -227,9 +241,8 @@ void weft__record_fold_slots(struct weft__record_fold *fold, const struct weft__
     if (source->read_slots(source->context, source->rank, fold->own) <= 0)
         return;
     const int64_t now_ns = source->now_ns();
-    compare_all(fold, source);
-    for (int i = 0; i < NUM; i++)
-        fold_slot(fold, i, now_ns);
+    if (compare_and_fold(fold, source, FIRST_LOOK, now_ns) > 0)
+        compare_and_fold(fold, source, SECOND_LOOK, now_ns);
 }
 
 void weft__record_fold_runs(struct weft__record_fold *fold, const struct weft__call_runs *runs)

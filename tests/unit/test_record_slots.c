@@ -16,12 +16,17 @@ struct scene {
     struct weft__record_slot slots[NUM_RANKS][WEFT__NUM_RECORD_SLOTS];
     int32_t num_reachable;
     int num_reads;
+    struct {
+        struct weft__record_slot *slot;
+        int after_reads;
+    } ends; /* a launch, when slots have been read so often */
 };
 
 static int read_slots(void *context, int32_t rank, struct weft__record_slot *slots)
 {
     struct scene *scene = context;
-    scene->num_reads++;
+    if (scene->num_reads++ == scene->ends.after_reads && scene->ends.slot != NULL)
+        scene->ends.slot->num_running = 0;
     if (rank >= scene->num_reachable)
         return 0;
     memcpy(slots, scene->slots[rank], sizeof scene->slots[rank]);
@@ -195,29 +200,46 @@ TEST_OF_SLOTS(all_ranks_of_the_host_must_be_known)
     assert_int_equal(record_of(scene, second).late_ns, 2 * MS);
 }
 
-/* Once: it may be stuck there. */
+/* Nobody reads twice what is through. */
+TEST_OF_SLOTS(what_has_ended_everywhere_is_read_once)
+{
+    fold(scene);
+    assert_int_equal(scene->num_reads, 1); /* the rank's own slots: nothing is new */
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        run(slot_of(scene, rank, id), id, OPERATION, 100 * MS, 103 * MS);
+    fold(scene);
+    assert_int_equal(scene->num_reads, 1 + NUM_RANKS);
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_DONE);
+}
+
+/* One that ended on this rank, and ends on rank 1 after the first look there. */
 TEST_OF_SLOTS(an_operation_that_still_ends_elsewhere_is_read_once_more)
 {
     const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
-    run(slot_of(scene, 0, id), id, OPERATION, 100 * MS, 103 * MS);
-    run(slot_of(scene, 1, id), id, OPERATION, 100 * MS, 101 * MS);
-    run(slot_of(scene, 2, id), id, OPERATION, 100 * MS, 103 * MS);
+    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+        run(slot_of(scene, rank, id), id, OPERATION, 100 * MS, (rank == 1 ? 101 : 103) * MS);
     slot_of(scene, 1, id)->num_running = 1;
-    fold(scene);
-    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_RUNNING);
-    slot_of(scene, 1, id)->num_running = 0;
+    scene->ends.slot = slot_of(scene, 1, id);
+    scene->ends.after_reads = NUM_RANKS;
     fold(scene);
     assert_int_equal(record_of(scene, id).state, WEFT__RECORD_DONE);
     assert_int_equal(record_of(scene, id).last_rank, 1);
+    assert_int_equal(record_of(scene, id).late_ns, 2 * MS);
+    assert_int_equal(peer_of(scene, 1).num_last, 1);
+}
 
-    const uint64_t stuck = issue(scene, WEFT__RECORD_ISSUED);
+/* It may be stuck there: no third time. */
+TEST_OF_SLOTS(an_operation_that_does_not_end_elsewhere_is_read_twice)
+{
+    const uint64_t id = issue(scene, WEFT__RECORD_ISSUED);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-        run(slot_of(scene, rank, stuck), stuck, OPERATION + 1, 200 * MS, 203 * MS);
-    slot_of(scene, 2, stuck)->num_running = 1;
+        run(slot_of(scene, rank, id), id, OPERATION, 200 * MS, (rank == 1 ? 201 : 203) * MS);
+    slot_of(scene, 2, id)->num_running = 1;
     fold(scene);
-    fold(scene);
-    assert_int_equal(record_of(scene, stuck).state, WEFT__RECORD_DONE);
-    assert_int_equal(record_of(scene, stuck).late_ns, 0);
+    assert_int_equal(scene->num_reads, 1 + 2 * (NUM_RANKS - 1));
+    assert_int_equal(record_of(scene, id).state, WEFT__RECORD_DONE);
+    assert_int_equal(record_of(scene, id).late_ns, 0);
 }
 
 /* Each run that is seen counts; ranks must be at the same one. */

@@ -8,7 +8,7 @@
 #include "report/parts.h"
 #include "report/plot.h"
 
-static const char *const axis_titles[] = {
+static const char *const axis_titles[FIGURE_NO_AXIS + 1] = {
     [FIGURE_BYTES] = "bytes of the operation",
     [FIGURE_TOKENS] = "tokens per rank",
     [FIGURE_SMS] = "SMs",
@@ -32,8 +32,7 @@ void figures_write_words(FILE *file, const json_t *words)
     const char *word, *comma = "";
     json_t *value;
     json_object_foreach ((json_t *)words, word, value) {
-        fputs(comma, file);
-        page_text(file, word);
+        page_print(file, "%s%s", comma, word);
         comma = ", ";
     }
 }
@@ -150,12 +149,11 @@ static void write_table(FILE *file, const struct group *group, enum figure_measu
 {
     const int is_compared =
         group->has_peers && strcmp(group->unit, "us") == 0 && measure == FIGURE_VALUE;
-    fprintf(file, "<details%s><summary>", measure == FIGURE_VALUE ? " open=\"open\"" : "");
-    page_text(file, title_of(group, measure));
-    fprintf(file,
-            ", by %s</summary><div class=\"s\"><table>\n<thead><tr><th class=\"a\">name</th>"
-            "<th class=\"a\">measured</th>",
-            axis_titles[group->axis]);
+    fprintf(file, "<details%s>", measure == FIGURE_VALUE ? " open=\"open\"" : "");
+    page_print(file,
+               "<summary>%s, by %s</summary><div class=\"s\"><table>\n<thead><tr>"
+               "<th class=\"a\">name</th><th class=\"a\">measured</th>",
+               title_of(group, measure), axis_titles[group->axis]);
     for (int i = 0; i < group->num_sizes; i++) {
         char text[PAGE_NUMBER_CHARS];
         if (group->axis == FIGURE_BYTES)
@@ -169,9 +167,8 @@ static void write_table(FILE *file, const struct group *group, enum figure_measu
         const struct series *series = &group->series[i];
         fputs("<tr><th class=\"a\">", file);
         if (series->is_charted)
-            fprintf(file, "<i class=\"b k%d\"></i>", series->colour % PAGE_NUM_COLOURS);
-        page_text(file, series->first->name);
-        fputs("</th><th class=\"a\">", file);
+            page_print(file, "<i class=\"b k%d\"></i>", series->colour % PAGE_NUM_COLOURS);
+        page_print(file, "%s</th><th class=\"a\">", series->first->name);
         figures_write_words(file, series->words);
         fputs("</th>", file);
         for (int c = 0; c < group->num_sizes; c++)
@@ -184,13 +181,9 @@ static void write_table(FILE *file, const struct group *group, enum figure_measu
 
 static void write_single(FILE *file, const struct figure *figure)
 {
-    fputs("<tr><th class=\"a\">", file);
-    page_text(file, figure->name);
-    fputs("</th><td>", file);
+    page_print(file, "<tr><th class=\"a\">%s</th><td>", figure->name);
     write_number(file, figure->measures[FIGURE_VALUE], figure->num_wrong > 0);
-    fputs("</td><td class=\"a\">", file);
-    page_text(file, figure->unit);
-    fputs("</td><td>", file);
+    page_print(file, "</td><td class=\"a\">%s</td><td>", figure->unit);
     write_number(file, figure->least, 0);
     fputs(isnan(figure->least) ? "" : " to ", file);
     write_number(file, figure->most, 0);
@@ -231,10 +224,8 @@ static void write_group(FILE *file, const struct group *group)
         num_curves += group->series[i].num_figures > 1;
         num_charted += group->series[i].is_charted;
     }
-    fputs("<h3>", file);
-    page_text(file, group->op);
-    fputs(group->axis == FIGURE_SMS ? " by SMs" : "", file);
-    fputs("</h3>\n<p class=\"n\">", file);
+    page_print(file, "<h3>%s%s</h3>\n<p class=\"n\">", group->op,
+               group->axis == FIGURE_SMS ? " by SMs" : "");
     figures_write_words(file, group->words);
     if (num_charted < num_curves)
         fprintf(file, ". %d of %d curves have their names; the others are grey, and in the table",

@@ -6,16 +6,11 @@
 #include <string.h>
 
 #include "report/figures.h"
+#include "workload/figures.h"
 
 enum { MAX_CHARTED_OF_PEER = 4, MIN_SIZES = 2 };
 
 /* ------------------------------------------------------------------ sizes */
-
-static int compare_numbers(const void *a, const void *b)
-{
-    const double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
 
 /* Different sizes on an axis, in order; room for all figures. */
 static int find_sizes(const struct group *group, enum figure_axis axis, double *sizes)
@@ -24,7 +19,7 @@ static int find_sizes(const struct group *group, enum figure_axis axis, double *
     for (int i = 0; i < group->num_figures; i++)
         if (!isnan(group->figures[i]->at[axis]))
             sizes[count++] = group->figures[i]->at[axis];
-    qsort(sizes, (size_t)count, sizeof *sizes, compare_numbers);
+    figures_sort(sizes, (size_t)count);
     for (int i = 0; i < count; i++)
         if (i == 0 || sizes[i] != sizes[i - 1])
             sizes[num_different++] = sizes[i];
@@ -74,19 +69,12 @@ static int add_to_series(struct group *group, const struct figure *figure)
     }
     if (series->figures == NULL)
         return -1;
-    series->figures[series->num_figures++] = figure;
+    int place = series->num_figures++;
+    for (; place > 0 && series->figures[place - 1]->at[group->axis] > figure->at[group->axis];
+         place--)
+        series->figures[place] = series->figures[place - 1];
+    series->figures[place] = figure;
     return 0;
-}
-
-static void sort_series(struct series *series, enum figure_axis axis)
-{
-    for (int i = 1; i < series->num_figures; i++)
-        for (int k = i; k > 0 && series->figures[k]->at[axis] < series->figures[k - 1]->at[axis];
-             k--) {
-            const struct figure *kept = series->figures[k];
-            series->figures[k] = series->figures[k - 1];
-            series->figures[k - 1] = kept;
-        }
 }
 
 /* ------------------------------------------------------------------ labels */
@@ -243,10 +231,8 @@ static int complete(struct group *group)
     if (group->num_series == 0)
         return 0;
     group->words = json_copy(group->series[0].words);
-    for (int i = 0; i < group->num_series; i++) {
-        sort_series(&group->series[i], group->axis);
+    for (int i = 0; i < group->num_series; i++)
         figure_words_keep(group->words, group->series[i].words);
-    }
     choose_charted(group);
     label_series(group);
     return 0;

@@ -53,20 +53,17 @@ static void draw_segment(struct drawing *drawing, const struct lane_segment *seg
             segment->state == LANE_ENDED ? "f" : "open", colour, x, y, width, BAR_PX);
     if (width < (double)strlen(segment->name) * LETTER_PX)
         return;
-    fprintf(drawing->file, "<text class=\"%s\" x=\"%.1f\" y=\"%d\">",
-            segment->state == LANE_ENDED ? "in" : "", x + 3, y + 11);
-    page_text(drawing->file, segment->name);
-    fputs("</text>", drawing->file);
+    page_print(drawing->file, "<text class=\"%s\" x=\"%.1f\" y=\"%d\">%s</text>",
+               segment->state == LANE_ENDED ? "in" : "", x + 3, y + 11, segment->name);
 }
 
 static void draw_lane(struct drawing *drawing, const struct lane *lane, int y)
 {
     const int is_beside = drawing->left > 0;
     const int bar_y = is_beside ? y : y + LABEL_PX;
-    fprintf(drawing->file, "<text class=\"m%s\" x=\"%d\" y=\"%d\">", is_beside ? " e" : "",
-            is_beside ? drawing->left - 5 : 0, is_beside ? y + 11 : y + 10);
-    page_text(drawing->file, lane->label);
-    fputs("</text>\n", drawing->file);
+    page_print(drawing->file, "<text class=\"m%s\" x=\"%d\" y=\"%d\">%s</text>\n",
+               is_beside ? " e" : "", is_beside ? drawing->left - 5 : 0,
+               is_beside ? y + 11 : y + 10, lane->label);
     for (int i = 0; i < lane->num_segments; i++)
         draw_segment(drawing, &lane->segments[i], bar_y);
     fputc('\n', drawing->file);
@@ -74,8 +71,7 @@ static void draw_lane(struct drawing *drawing, const struct lane *lane, int y)
 
 static void draw_time_axis(const struct drawing *drawing, int y)
 {
-    const double rough = drawing->end / NUM_TICKS, power = pow(10, floor(log10(rough)));
-    const double step = (rough / power > 5 ? 10 : rough / power > 2 ? 5 : 2) * power;
+    const double step = plot_step(drawing->end / NUM_TICKS);
     for (int i = 0; i * step <= drawing->end; i++) {
         const double x = time_px(drawing, i * step);
         fprintf(drawing->file,
@@ -83,9 +79,8 @@ static void draw_time_axis(const struct drawing *drawing, int y)
                 "y=\"%d\">%.6g</text>\n",
                 x, TOP, y, i == 0 ? "" : "c", x, y + 14, i * step);
     }
-    fprintf(drawing->file, "<text class=\"m e\" x=\"%d\" y=\"%d\">", PLOT_WIDTH - 4, y + 28);
-    page_text(drawing->file, drawing->lanes->x_title);
-    fputs("</text>\n", drawing->file);
+    page_print(drawing->file, "<text class=\"m e\" x=\"%d\" y=\"%d\">%s</text>\n", PLOT_WIDTH - 4,
+               y + 28, drawing->lanes->x_title);
 }
 
 /* Names from left to right, in as many lines as they need. Returns where the last one ends. */
@@ -99,12 +94,10 @@ static int draw_legend(const struct drawing *drawing, int y, FILE *file)
             y += 17;
         }
         if (file != NULL) {
-            fprintf(file,
-                    "<rect class=\"f k%d\" x=\"%d\" y=\"%d\" width=\"10\" height=\"10\"/>"
-                    "<text x=\"%d\" y=\"%d\">",
-                    i % PAGE_NUM_COLOURS, x, y, x + 14, y + 10);
-            page_text(file, drawing->names[i]);
-            fputs("</text>\n", file);
+            page_print(file,
+                       "<rect class=\"f k%d\" x=\"%d\" y=\"%d\" width=\"10\" height=\"10\"/>"
+                       "<text x=\"%d\" y=\"%d\">%s</text>\n",
+                       i % PAGE_NUM_COLOURS, x, y, x + 14, y + 10, drawing->names[i]);
         }
         x += width;
     }
@@ -163,11 +156,8 @@ static void draw_numbers(FILE *file, const struct heat *heat, int cell)
     for (int r = 0; r < heat->num_rows; r += every)
         fprintf(file, "<text class=\"m e\" x=\"%d\" y=\"%d\">%d</text>\n", HEAT_LEFT - 6,
                 HEAT_TOP + r * cell + cell / 2 + 4, r);
-    fputs("<text class=\"m\" x=\"0\" y=\"32\">", file);
-    page_text(file, heat->row_title);
-    fputs(" \xe2\x86\x93  ", file);
-    page_text(file, heat->column_title);
-    fputs(" \xe2\x86\x92</text>\n", file);
+    page_print(file, "<text class=\"m\" x=\"0\" y=\"32\">%s \xe2\x86\x93  %s \xe2\x86\x92</text>\n",
+               heat->row_title, heat->column_title);
 }
 
 int heat_write(FILE *file, const struct heat *heat)

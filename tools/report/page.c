@@ -2,6 +2,8 @@
 #include "report/page.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <string.h>
 
 /* The bytes of the character there; 0: it is not whole, as where a text was cut, or XML has no such
  * character. */
@@ -37,6 +39,25 @@ void page_text(FILE *file, const char *text)
             fputs("\xef\xbf\xbd", file);
         c += num_bytes > 0 ? num_bytes : 1;
     }
+}
+
+void page_print(FILE *file, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    for (const char *c = format; *c != '\0'; c++) {
+        if (*c != '%') {
+            fputc(*c, file);
+        } else if (*++c == 's') {
+            page_text(file, va_arg(arguments, const char *));
+        } else if (*c == 'd') {
+            fprintf(file, "%d", va_arg(arguments, int));
+        } else {
+            fprintf(file, "%.1f", va_arg(arguments, double));
+            c += strlen("1f");
+        }
+    }
+    va_end(arguments);
 }
 
 const char *page_number(double value, char text[PAGE_NUMBER_CHARS])
@@ -112,18 +133,15 @@ void page_write_drawing_style(FILE *file)
 
 void page_begin(FILE *file, const struct page_heading *heading)
 {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>"
-          "<meta charset=\"utf-8\"/>\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>",
-          file);
-    page_text(file, heading->title);
-    fputs("</title>\n", file);
+    page_print(file,
+               "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>"
+               "<meta charset=\"utf-8\"/>\n"
+               "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+               "<title>%s</title>\n",
+               heading->title);
     page_write_drawing_style(file);
-    fprintf(file, "<style>%s</style>\n</head>\n<body>\n<h1>", page_style);
-    page_text(file, heading->title);
-    fputs("</h1>\n<p class=\"n\">", file);
-    page_text(file, heading->summary);
-    fputs("</p>\n", file);
+    fprintf(file, "<style>%s</style>\n</head>\n<body>\n", page_style);
+    page_print(file, "<h1>%s</h1>\n<p class=\"n\">%s</p>\n", heading->title, heading->summary);
 }
 
 void page_end(FILE *file)

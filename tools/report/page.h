@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* What all parts of a report write with. Every text that comes from outside goes through
- * page_text(). */
+ * page_text() or page_print(). */
 #pragma once
 
 #include <stdio.h>
 
 /* Escaped for HTML, SVG and XML, in elements and attributes. */
 void page_text(FILE *file, const char *text);
+
+/* With the conversions %d, %.1f, and %s of a text, which is escaped. */
+void page_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Three digits, as no figure is repeatable to more. */
 enum { PAGE_NUMBER_CHARS = 32 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "report/page.h"
+#include "workload/figures.h"
 
 enum {
     HEIGHT = 300,
@@ -104,19 +105,17 @@ static void log_ticks(const struct frame *frame)
             y_tick(frame, steps[i] * pow(10, exponent));
 }
 
-static void linear_ticks(const struct frame *frame)
+double plot_step(double least)
 {
-    const double rough = (frame->y.max - frame->y.min) / 5;
-    const double power = pow(10, floor(log10(rough)));
-    const double step = (rough / power > 5 ? 10 : rough / power > 2 ? 5 : 2) * power;
-    for (int i = 0; i < 8; i++)
-        y_tick(frame, (ceil(frame->y.min / step) + i) * step);
+    const double power = pow(10, floor(log10(least)));
+    return (least / power > 5 ? 10 : least / power > 2 ? 5 : 2) * power;
 }
 
-static int compare_numbers(const void *a, const void *b)
+static void linear_ticks(const struct frame *frame)
 {
-    const double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
+    const double step = plot_step((frame->y.max - frame->y.min) / 5);
+    for (int i = 0; i < 8; i++)
+        y_tick(frame, (ceil(frame->y.min / step) + i) * step);
 }
 
 static void x_tick(const struct frame *frame, double value)
@@ -143,8 +142,7 @@ static void x_ticks(const struct frame *frame)
     for (int c = 0; sizes != NULL && c < plot->num_curves; c++)
         for (int i = 0; i < plot->curves[c].num_points; i++)
             sizes[count++] = plot->curves[c].points[i].x;
-    if (sizes != NULL)
-        qsort(sizes, count, sizeof *sizes, compare_numbers);
+    figures_sort(sizes, count);
     const int apart_px = plot->x_unit == PLOT_BYTES ? BYTES_TICK_PX : TICK_PX;
     double last = -INFINITY;
     for (size_t i = 0; i < count; i++)
@@ -162,9 +160,8 @@ static void axes(const struct frame *frame)
     else
         linear_ticks(frame);
     x_ticks(frame);
-    fprintf(frame->file, "<text class=\"m c\" x=\"%d\" y=\"%d\">", (LEFT + RIGHT) / 2, BOTTOM + 33);
-    page_text(frame->file, frame->plot->x_title);
-    fputs("</text>\n", frame->file);
+    page_print(frame->file, "<text class=\"m c\" x=\"%d\" y=\"%d\">%s</text>\n", (LEFT + RIGHT) / 2,
+               BOTTOM + 33, frame->plot->x_title);
 }
 
 /* ------------------------------------------------------------------ curves */
@@ -252,10 +249,9 @@ static void write_label(const struct frame *frame, const struct label *label)
     fprintf(frame->file, "<path class=\"o\" d=\"M%.1f %.1fL%d %.1f\"/>\n", x + 4, label->from,
             RIGHT + 4, label->y);
     for (int line = 0; line < 2 && label->lines[line][0] != '\0'; line++) {
-        fprintf(frame->file, "<text class=\"f k%d\" x=\"%d\" y=\"%.1f\">",
-                curve->colour % PAGE_NUM_COLOURS, RIGHT + 7, label->y + 4 + line * (LABEL_PX - 1));
-        page_text(frame->file, label->lines[line]);
-        fputs("</text>\n", frame->file);
+        page_print(frame->file, "<text class=\"f k%d\" x=\"%d\" y=\"%.1f\">%s</text>\n",
+                   curve->colour % PAGE_NUM_COLOURS, RIGHT + 7,
+                   label->y + 4 + line * (LABEL_PX - 1), label->lines[line]);
     }
 }
 
@@ -278,14 +274,11 @@ static void write_labels(const struct frame *frame)
 
 void plot_open(FILE *file, int height, const char *title)
 {
-    fprintf(file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-            "viewBox=\"0 0 %d %d\" role=\"img\"><title>",
-            PLOT_WIDTH, height, PLOT_WIDTH, height);
-    page_text(file, title);
-    fputs("</title>\n<text class=\"t\" x=\"0\" y=\"13\">", file);
-    page_text(file, title);
-    fputs("</text>\n", file);
+    page_print(file,
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+               "viewBox=\"0 0 %d %d\" role=\"img\"><title>%s</title>\n"
+               "<text class=\"t\" x=\"0\" y=\"13\">%s</text>\n",
+               PLOT_WIDTH, height, PLOT_WIDTH, height, title, title);
 }
 
 int plot_write(FILE *file, const struct plot *plot)

@@ -56,5 +56,7 @@ struct heat {
 };
 int heat_write(FILE *file, const struct heat *heat);
 
+/* The least of 2, 5, 10, 20, 50, ... and 0.5, 0.2, ... that is not below `least`. */
+double plot_step(double least);
 /* Opens a drawing with its title. */
 void plot_open(FILE *file, int height, const char *title);

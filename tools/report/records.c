@@ -158,9 +158,7 @@ static int write_operations(FILE *file, const json_t *records)
 
 static void write_text_cell(FILE *file, const char *tag, const char *text)
 {
-    fprintf(file, "<td class=\"%s\">", tag);
-    page_text(file, text);
-    fputs("</td>", file);
+    page_print(file, "<td class=\"%s\">%s</td>", tag, text);
 }
 
 static void write_slowest(FILE *file, const json_t *slowest)

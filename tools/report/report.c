@@ -172,9 +172,7 @@ static void write_contents(FILE *file, const struct report *report)
     for (int i = 0; i < report->num_sources; i++) {
         if (!is_shown(&report->sources[i]))
             continue;
-        fprintf(file, "<a href=\"#s%d\">", i);
-        page_text(file, name_of(&report->sources[i]));
-        fputs("</a>\n", file);
+        page_print(file, "<a href=\"#s%d\">%s</a>\n", i, name_of(&report->sources[i]));
     }
     fputs("</nav>\n", file);
 }
@@ -184,11 +182,8 @@ static int write_source(FILE *file, const struct source *source, int number)
     int64_t num_wrong = 0;
     for (int k = 0; k < source->figures.count; k++)
         num_wrong += source->figures.list[k].num_wrong > 0;
-    fprintf(file, "<h2 id=\"s%d\">", number);
-    page_text(file, name_of(source));
-    fputs("</h2>\n<p class=\"n\">", file);
-    page_text(file, source->path);
-    fputs("</p>\n", file);
+    page_print(file, "<h2 id=\"s%d\">%s</h2>\n<p class=\"n\">%s</p>\n", number, name_of(source),
+               source->path);
     if (num_wrong > 0)
         fprintf(file, "<p class=\"x\">%lld figures are of wrong results.</p>\n",
                 (long long)num_wrong);

@@ -11,6 +11,7 @@
 #include "command.h"
 #include "job.h"
 #include "workload/elements.h"
+#include "workload/signals.h"
 #include "workload/try.h"
 
 static weft_result run_place(const struct coll_run *run, struct coll_line *line,
@@ -36,10 +37,14 @@ static weft_result run_size(const struct coll_run *run, uint64_t bytes, struct c
     weft_result result = run_place(run, &line, COLL_OUT_OF_PLACE);
     if (result == WEFT_OK && collective_has_in_place(line.collective.kind))
         result = run_place(run, &line, COLL_IN_PLACE);
-    if (result == WEFT_OK && run->rank == 0)
+    if (result != WEFT_OK)
+        return result;
+    progress_end(&totals->progress); /* the report may go to the same terminal */
+    if (run->rank == 0)
         coll_report_line(&line, &totals->plotted);
     coll_totals_add(totals, &line);
-    return result;
+    progress_step(&totals->progress);
+    return WEFT_OK;
 }
 
 /* Tries the largest size: what cannot be done at all shows before anything is reported. */
@@ -78,11 +83,26 @@ static weft_result run_kind(const struct coll_run *run, struct coll_totals *tota
     return result;
 }
 
+static void begin_progress(const struct coll_run *run, struct progress *progress)
+{
+    const struct coll_options *options = run->options;
+    int64_t num_sizes = 1, num_kinds = 0;
+    uint64_t bytes = options->sizes.min;
+    while (option_steps_next(&options->sizes, &bytes))
+        num_sizes++;
+    for (int32_t dtype = options->dtypes.first; dtype <= options->dtypes.last; dtype++)
+        for (int32_t redop = options->redops.first; redop <= options->redops.last; redop++)
+            num_kinds += reduce_op_takes((weft_reduce_op)redop, (weft_dtype)dtype) != 0;
+    progress_begin(progress, run->rank == 0 ? options->progress : PROGRESS_HIDDEN, "weft coll",
+                   num_kinds * num_sizes);
+}
+
 /* options are the run's. */
 static weft_result run_all(struct coll_options *options, const struct coll_run *run,
                            struct coll_totals *totals)
 {
     weft_result result = coll_report_heading(options, run->comm);
+    begin_progress(run, &totals->progress);
     for (int32_t dtype = options->dtypes.first; dtype <= options->dtypes.last; dtype++)
         for (int32_t redop = options->redops.first;
              redop <= options->redops.last && result == WEFT_OK; redop++) {
@@ -91,7 +111,8 @@ static weft_result run_all(struct coll_options *options, const struct coll_run *
             if (reduce_op_takes(options->redop, options->dtype))
                 result = run_kind(run, totals);
         }
-    return result;
+    progress_end(&totals->progress);
+    return job_signal() != 0 ? WEFT_OK : result;
 }
 
 static weft_result run_sizes(struct coll_options *options, weft_comm *comm,
@@ -116,12 +137,15 @@ static int work(void *argument, weft_comm *comm)
     struct coll_totals totals = {0};
     if (options->task == COLL_TASK_EXPLAIN)
         return coll_explain(options, comm);
+    signals_heed(SIGNALS_SECOND_WAITS);
     const weft_result result = run_sizes(options, comm, &totals);
     int status = job_status_of(result);
     if (result == WEFT_OK && weft_comm_rank(comm) == 0 && coll_report_end(options, &totals) != 0)
         status = STATUS_FAILURE;
     figures_free(&totals.plotted);
-    return totals.num_wrong == 0 ? status : STATUS_FAILURE;
+    if (totals.num_wrong != 0)
+        status = STATUS_FAILURE;
+    return job_status_after_signals("weft coll", comm, "sizes", status);
 }
 
 static int resolve(void *options, char error[JOB_ERROR_BYTES])

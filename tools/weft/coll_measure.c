@@ -78,9 +78,13 @@ static weft_result run_iteration(const struct coll_calls *calls, double *us)
 static weft_result run_iterations(struct coll_calls *calls, double *samples)
 {
     const struct coll_options *options = calls->run->options;
+    struct job_pace pace = {0};
     weft_result result = coll_calls_prepare(calls);
-    for (int32_t i = -options->num_warmup; i < options->num_iters && result == WEFT_OK; i++)
-        result = run_iteration(calls, &samples[i < 0 ? 0 : i]);
+    for (int32_t i = -options->num_warmup; i < options->num_iters && result == WEFT_OK; i++) {
+        result = job_check_signals(calls->run->comm, &pace);
+        if (result == WEFT_OK)
+            result = run_iteration(calls, &samples[i < 0 ? 0 : i]);
+    }
     coll_calls_drop(calls);
     return result;
 }

@@ -227,6 +227,7 @@ static const struct option_row option_table[] = {
     {OPTION_TEXT, "plot", "FILE",
      "Draw time and bandwidth against size into FILE, as SVG; for two sizes or more", NULL,
      AT(plot), .rules = {{.excludes = "explain"}}},
+    {PROGRESS_QUIET(AT(progress))},
     {OPTION_REFUSED, "agg_iters", "N", "there is --graph, which launches 20 calls at once", "1",
      .letter = 'm'},
     {OPTION_REFUSED, "run_cycles", "N", "there is --iters", "1", .letter = 'N'},

@@ -8,6 +8,7 @@
 #include "weft.h"
 #include "workload/collective.h"
 #include "workload/options.h"
+#include "workload/progress.h"
 
 enum coll_memory { COLL_MEMORY_HEAP, COLL_MEMORY_OTHER };
 enum coll_launch { COLL_LAUNCH_CALLS, COLL_LAUNCH_GRAPHS };
@@ -59,6 +60,7 @@ struct coll_options {
     enum coll_check_mode check;
     enum coll_format format;
     const char *plot; /* a file, or NULL */
+    enum progress_visibility progress;
 };
 
 extern const char *const coll_memory_names[];

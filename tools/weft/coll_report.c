@@ -227,7 +227,8 @@ int coll_report_end(const struct coll_options *options, const struct coll_totals
         if (options->check != COLL_CHECK_NONE)
             printf("# Out of bounds values : %llu %s\n", (unsigned long long)totals->num_wrong,
                    totals->num_wrong == 0 ? "OK" : "FAILED");
-        printf("# Avg bus bandwidth    : %g\n#\n", totals->busbw_sum / totals->num_busbw);
+        printf("# Avg bus bandwidth    : %g\n#\n",
+               totals->num_busbw > 0 ? totals->busbw_sum / totals->num_busbw : 0);
     }
     int result = output_flush();
     if (options->plot != NULL && plot_file_write(options->plot, &totals->plotted, "weft coll") != 0)

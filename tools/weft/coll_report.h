@@ -24,12 +24,13 @@ struct coll_line {
 enum { COLL_SIZE_CHARS = 32 };
 void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS]);
 
-/* Sums over all lines, and what --plot draws of them. */
+/* Sums over all lines, how far they are, and what --plot draws of them. */
 struct coll_totals {
     uint64_t num_wrong;
     double busbw_sum;
     int32_t num_busbw;
     struct figure_list plotted; /* on rank 0, with --plot */
+    struct progress progress;
 };
 void coll_totals_add(struct coll_totals *totals, const struct coll_line *line);
 

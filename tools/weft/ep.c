@@ -12,6 +12,7 @@
 #include "job.h"
 #include "workload/ep_check.h"
 #include "workload/ep_routing.h"
+#include "workload/signals.h"
 
 enum { DEFAULT_RANKS = 8 };
 
@@ -85,7 +86,7 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
         result = ep_network_measure(&layer, &report->network);
     if (result == WEFT_OK && is_checked)
         result = ep_check(&layer, report->tallies);
-    if (result != WEFT_OK)
+    if (result != WEFT_OK && job_signal() == 0)
         job_report_and_abort("weft ep", comm, result);
     report->ll_sizes = layer.ll.sizes;
     ep_layer_close(&layer);
@@ -103,6 +104,8 @@ static int run_cases(weft_comm *comm, struct ep_options *options, struct figure_
         struct ep_report report = {.options = options, .machine = weft_comm_machine(comm)};
         ep_options_choose_case(options, i);
         const weft_result result = measure_and_check(comm, &report);
+        if (job_signal() != 0)
+            break;
         if (result != WEFT_OK)
             return job_status_of(result);
         if (weft_comm_rank(comm) == 0 && ep_report_print(&report, plotted) != 0)
@@ -123,9 +126,10 @@ static int work(void *argument, weft_comm *comm)
     ep_options_resolve_grid(options, weft_comm_machine(comm));
     if (options->task == EP_TASK_QUERY)
         return query(comm, options);
+    signals_heed(SIGNALS_SECOND_WAITS);
     const int status = run_cases(comm, options, &plotted);
     figures_free(&plotted);
-    return status;
+    return job_status_after_signals("weft ep", comm, "cases", status);
 }
 
 static int resolve(void *options, char error[JOB_ERROR_BYTES])

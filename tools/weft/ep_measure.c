@@ -93,6 +93,7 @@ static weft_result run_batches(const struct timing *timing)
 {
     const struct ep_layer_options *options = timing->layer->options;
     struct progress progress;
+    struct job_pace pace = {0};
     char label[64];
     weft_result result = WEFT_OK;
     snprintf(label, sizeof label, "%s, timing", options->program);
@@ -101,7 +102,9 @@ static weft_result run_batches(const struct timing *timing)
     for (int32_t i = -timing->num_warmup; i < timing->num_iters && result == WEFT_OK;
          i += NUM_AHEAD) {
         const int32_t left = timing->num_iters - i;
-        result = run_batch(timing, i, left < NUM_AHEAD ? left : NUM_AHEAD);
+        result = job_check_signals(timing->layer->comm, &pace);
+        if (result == WEFT_OK)
+            result = run_batch(timing, i, left < NUM_AHEAD ? left : NUM_AHEAD);
         progress_update(&progress, timing->num_warmup + i + (left < NUM_AHEAD ? left : NUM_AHEAD));
     }
     progress_end(&progress);

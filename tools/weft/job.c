@@ -8,8 +8,10 @@
 
 #include "command.h"
 #include "launch.h"
+#include "workload/clock.h"
 #include "workload/failure.h"
 #include "workload/output.h"
+#include "workload/signals.h"
 
 const char *const job_machine_names[] = {"auto", "cpu", "cuda", NULL};
 
@@ -122,6 +124,54 @@ void job_report_and_abort(const char *name, weft_comm *comm, weft_result result)
     job_report_failure(name, comm, result);
     if (weft_comm_status(comm, NULL) == WEFT_OK)
         weft_comm_abort(comm);
+}
+
+/* ---------------------------------------------------------------- signals */
+
+static int agreed_signal;
+
+int job_signal(void)
+{
+    return agreed_signal;
+}
+
+/* All ranks decide by the same times, so that they meet in the same step. */
+weft_result job_check_signals(weft_comm *comm, struct job_pace *pace)
+{
+    static const int64_t least_ns = 100000000, most_ns = 400000000;
+    const int32_t num_ranks = weft_comm_num_ranks(comm);
+    struct seen {
+        int64_t signal_number, ns;
+    } own = {signals_noted(), clock_ns() - pace->last_ns}, *all;
+    if (--pace->num_left > 0)
+        return WEFT_OK;
+    all = calloc((size_t)num_ranks, sizeof *all);
+    weft_result result = all ? weft_comm_host_all_gather(comm, &own, sizeof own, all)
+                             : LACKS_MEMORY("the signals of %d ranks", num_ranks);
+    for (int32_t rank = 0; rank < num_ranks && result == WEFT_OK; rank++)
+        if (all[rank].signal_number != 0)
+            agreed_signal = (int)all[rank].signal_number;
+    if (pace->num_steps == 0)
+        pace->num_steps = 1;
+    else if (result == WEFT_OK && all[0].ns < least_ns)
+        pace->num_steps *= 2;
+    else if (result == WEFT_OK && all[0].ns > most_ns && pace->num_steps > 1)
+        pace->num_steps /= 2;
+    pace->num_left = pace->num_steps;
+    pace->last_ns = clock_ns();
+    free(all);
+    return result == WEFT_OK && agreed_signal != 0 ? WEFT_ERROR_ABORTED : result;
+}
+
+int job_status_after_signals(const char *name, weft_comm *comm, const char *what, int status)
+{
+    const int number = agreed_signal != 0 ? agreed_signal : signals_noted();
+    if (number == 0 || status != EXIT_SUCCESS)
+        return status;
+    if (weft_comm_rank(comm) == 0)
+        fprintf(stderr, "%s: SIG%s: these are the %s until then\n", name, signal_name(number),
+                what);
+    return STATUS_SIGNAL + number;
 }
 
 /* ---------------------------------------------------------------- whole commands */

@@ -89,6 +89,20 @@ weft_comm *job_join(const char *name, const weft_comm_config *config, int *statu
  * option or a setting. */
 int job_status_of(weft_result result);
 
+/* How often ranks that make like steps meet: some times a second. It begins as zeros. */
+struct job_pace {
+    int32_t num_steps, num_left; /* from meeting to meeting */
+    int64_t last_ns;
+};
+/* Collective, in each step, once signals_heed() was called: WEFT_ERROR_ABORTED if a rank has noted
+ * a signal, which job_signal() then tells on all. So all stop at the same place with what there
+ * is. */
+weft_result job_check_signals(weft_comm *comm, struct job_pace *pace);
+int job_signal(void); /* 0: none */
+/* The exit status of a command to whose ranks a signal may have come; then rank 0 says so, and that
+ * what it has written are the `what` until then. */
+int job_status_after_signals(const char *name, weft_comm *comm, const char *what, int status);
+
 /* Collective: rank 0 prints the ranks with their hosts and devices, as nccl-tests does. */
 weft_result job_print_ranks(weft_comm *comm);
 

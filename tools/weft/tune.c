@@ -145,9 +145,9 @@ static weft_result measure_all(weft_comm *comm, struct tune_options *options,
             tune_table_add(table, &curve);
     }
     progress_end(&progress);
-    if (tune_signal() == 0)
+    if (job_signal() == 0)
         return result;
-    fprintf(table->file, "# SIG%s: what follows was not measured\n", signal_name(tune_signal()));
+    fprintf(table->file, "# SIG%s: what follows was not measured\n", signal_name(job_signal()));
     return WEFT_OK;
 }
 
@@ -233,7 +233,7 @@ static int work(void *argument, weft_comm *comm)
         write_table(options->output, text) != 0)
         status = STATUS_FAILURE;
     free(text);
-    return status == EXIT_SUCCESS && tune_signal() != 0 ? STATUS_SIGNAL + tune_signal() : status;
+    return status == EXIT_SUCCESS && job_signal() != 0 ? STATUS_SIGNAL + job_signal() : status;
 }
 
 static int resolve(void *argument, char error[JOB_ERROR_BYTES])

@@ -39,10 +39,9 @@ struct tune_curve {
 };
 
 /* Collective, and the result is the same on all ranks: WEFT_ERROR_ABORTED once a rank has noted a
- * signal, which tune_signal() then tells on all. The lists of options must not be empty. */
+ * signal (job.h). The lists of options must not be empty. */
 weft_result tune_measure(weft_comm *comm, const struct tune_options *options,
                          struct tune_curve *curve, struct progress *progress);
-int tune_signal(void); /* 0: none */
 /* How many steps of progress that is. */
 int64_t tune_num_steps(const struct tune_options *options, weft_collective op);
 

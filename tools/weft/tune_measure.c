@@ -8,7 +8,6 @@
 #include "coll_report.h"
 #include "job.h"
 #include "workload/elements.h"
-#include "workload/signals.h"
 #include "workload/try.h"
 #include "workload/version.h"
 
@@ -75,24 +74,6 @@ static weft_result measure_variant(weft_comm *comm, const struct tune_options *o
     return result;
 }
 
-static int agreed_signal;
-
-int tune_signal(void)
-{
-    return agreed_signal;
-}
-
-/* All ranks stop at the same place. */
-static weft_result check_signals(weft_comm *comm)
-{
-    int own = signals_noted(), all[WEFT_COLL_MAX_RANKS];
-    TRY(weft_comm_host_all_gather(comm, &own, sizeof own, all));
-    for (int32_t rank = 0; rank < weft_comm_num_ranks(comm); rank++)
-        if (all[rank] != 0)
-            agreed_signal = all[rank];
-    return agreed_signal == 0 ? WEFT_OK : WEFT_ERROR_ABORTED;
-}
-
 static weft_result measure_algorithm(weft_comm *comm, const struct tune_options *options,
                                      weft_algorithm algorithm, struct tune_curve *curve,
                                      struct progress *progress)
@@ -102,9 +83,7 @@ static weft_result measure_algorithm(weft_comm *comm, const struct tune_options 
         for (int w = 0; w < options->warps.count && result == WEFT_OK; w++) {
             const struct tune_variant variant = {algorithm, (int32_t)options->blocks.values[b],
                                                  (int32_t)options->warps.values[w]};
-            result = check_signals(comm);
-            if (result == WEFT_OK)
-                result = measure_variant(comm, options, &variant, curve, progress);
+            result = measure_variant(comm, options, &variant, curve, progress);
         }
     }
     return result;

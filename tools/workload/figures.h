@@ -10,5 +10,6 @@ struct figures {
     double max;
 };
 
+void figures_sort(double *samples, size_t num_samples);
 /* Sorts samples in place; num_samples 1 or more. */
 struct figures figures_of(double *samples, size_t num_samples);

@@ -26,5 +26,5 @@ void progress_begin(struct progress *progress, enum progress_visibility visibili
 void progress_update(struct progress *progress, int64_t num_done);
 /* One step more. */
 void progress_step(struct progress *progress);
-/* Wipes the line on a terminal. */
+/* Wipes the line on a terminal. A later step draws it again. */
 void progress_end(struct progress *progress);

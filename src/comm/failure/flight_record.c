@@ -84,8 +84,6 @@ static void write_to(const struct writing *writing, FILE *file)
     weft_heap_info heap = {0};
     int32_t awaited[WEFT__MAX_LISTED_WAITS];
     char version_text[32];
-    /* Twice: the first reading leaves out operations that other ranks are about to end. */
-    weft__comm_read_records(comm);
     weft__comm_read_records(comm);
     for (int32_t i = 0; i < waits.num_waits; i++)
         awaited[i] = waits.waits[i].rank;
