@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The commit that is built, in generated/weft_commit.h: as git tells it of a clone;
-# as git archive has written it into commit.txt of a source archive; else "".
+# as git archive or scripts/wheel has written it into commit.txt of sources without git; else "".
 
 set(weft_commit "")
 if(EXISTS ${PROJECT_SOURCE_DIR}/.git) # a repository around an archive does not count
@@ -16,8 +16,8 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/.git) # a repository around an archive does not 
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${git_log})
   endif()
 else()
-  file(STRINGS cmake/commit.txt weft_commit REGEX "^[0-9a-f]+$")
-  string(SUBSTRING "${weft_commit}" 0 12 weft_commit)
+  file(STRINGS cmake/commit.txt weft_commit REGEX "^[0-9a-f]+(-dirty)?$")
+  string(REGEX REPLACE "^(............)[0-9a-f]*" "\\1" weft_commit "${weft_commit}")
 endif()
 
 file(CONFIGURE OUTPUT generated/weft_commit.h @ONLY

@@ -15,6 +15,10 @@ target_compile_options(weft_flags INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
   # One rounding per operation on every machine: no fused multiply-add where none is written.
   -ffp-contract=off)
+# gcc 11 takes a named field for a position if its value is a compound literal or an atomic load.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 12)
+  target_compile_options(weft_flags INTERFACE -Wno-missing-field-initializers)
+endif()
 if(WEFT_WERROR)
   target_compile_options(weft_flags INTERFACE -Werror)
 endif()
