@@ -392,3 +392,46 @@ TEST_IN_BOTH_MODES(arenas_are_each_ranks_own, 4)
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
+
+/* What an object waits on must be zero, though it lies where rows have been. */
+TEST_IN_BOTH_MODES(objects_take_memory_that_was_used, 3)
+{
+    enum { BYTES = 4 << 20, NUM_ELEMENTS = 1000 };
+    weft_comm *comm;
+    weft_coll *coll;
+    weft_stream *stream;
+    void *ptr;
+    float *data = malloc(NUM_ELEMENTS * sizeof *data);
+    unsigned char *used = malloc(BYTES);
+    memset(used, 1, BYTES);
+    if (open_comm(context, 0, &comm) != 0)
+        return 1;
+    CHECK_OK(weft_stream_create(comm, &stream));
+    for (int round = 0; round < 2; round++) {
+        CHECK_OK(weft_heap_alloc(comm, BYTES, &ptr));
+        CHECK_OK(weft_memory_copy(comm, ptr, used, BYTES));
+        CHECK_OK(weft_heap_free(comm, ptr));
+        CHECK_OK(ranks_coll_create(comm, &coll));
+        CHECK_OK(weft_heap_alloc(comm, NUM_ELEMENTS * sizeof *data, &ptr));
+        for (int i = 0; i < NUM_ELEMENTS; i++)
+            data[i] = (float)(i + context->rank);
+        CHECK_OK(weft_memory_copy(comm, ptr, data, NUM_ELEMENTS * sizeof *data));
+        CHECK_OK(weft_coll_all_reduce(coll,
+                                      WEFT_ARGS(weft_coll_args, .send = ptr, .recv = ptr,
+                                                .count = NUM_ELEMENTS, .dtype = WEFT_FP32,
+                                                .op = WEFT_SUM),
+                                      stream));
+        CHECK_OK(weft_stream_synchronize(stream));
+        CHECK_OK(weft_memory_copy(comm, data, ptr, NUM_ELEMENTS * sizeof *data));
+        for (int i = 0; i < NUM_ELEMENTS; i++)
+            CHECK(data[i] == (float)(3 * i + 3), "round %d: element %d is %g", round, i,
+                  (double)data[i]);
+        CHECK_OK(weft_coll_destroy(coll));
+        CHECK_OK(weft_heap_free(comm, ptr));
+    }
+    CHECK_OK(weft_stream_destroy(stream));
+    CHECK_OK(weft_comm_destroy(comm));
+    free(used);
+    free(data);
+    return 0;
+}
