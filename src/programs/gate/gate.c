@@ -32,13 +32,13 @@ WP_FN void order_tile(struct wp_warp *warp, const struct wp_gate_args *args,
 {
     const int32_t tile_experts = wp_gate_tile_experts(row, first);
     const int32_t own = wp_gate_own(tile_experts), real = wp_gate_own_before(warp, tile_experts);
-    float values[WP_GATE_OWN];
+    float values[WP_GATE_OWN] = {0};
     wp_gate_load_tile(warp, row, first, values);
     wp_gate_score_tile(row, own, values);
     if (args->bias != NULL) {
         const float *bias = args->bias + first + wp_lane_idx(warp);
         WP_EACH_OWN (i, 0, real, WP_GATE_OWN)
-            values[i] += bias[i * WP_WARP_SIZE];
+            values[i] += bias[wp_gate_offset(i)];
     }
     WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
         orders[i] = wp_order_of(values[i]);

@@ -84,16 +84,16 @@ WP_FN void fill_row(struct wp_warp *warp, const struct wp_gate_row *row, float s
         const int32_t tile_experts = wp_gate_tile_experts(row, first);
         const int32_t own = wp_gate_own_before(warp, tile_experts);
         float *gradients = grad_logits + first + wp_lane_idx(warp);
-        float values[WP_GATE_OWN];
+        float values[WP_GATE_OWN] = {0};
         if (is_zero) {
             WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-                gradients[i * WP_WARP_SIZE] = 0.0f;
+                gradients[wp_gate_offset(i)] = 0.0f;
             continue;
         }
         wp_gate_load_tile(warp, row, first, values);
         wp_gate_score_tile(row, wp_gate_own(tile_experts), values);
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            gradients[i * WP_WARP_SIZE] =
+            gradients[wp_gate_offset(i)] =
                 values[i] == values[i] ? wp_canonical(-(values[i] * sum)) : 0.0f;
     }
 }

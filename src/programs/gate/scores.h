@@ -150,6 +150,12 @@ WP_FN int32_t wp_gate_own_before(struct wp_warp *warp, int32_t n)
     return behind < WP_WARP_SIZE ? 0 : behind / WP_WARP_SIZE;
 }
 
+/* From the first of them to the i-th. */
+WP_FN int64_t wp_gate_offset(int32_t i)
+{
+    return (int64_t)i * WP_WARP_SIZE;
+}
+
 WP_FN int32_t wp_gate_tile_experts(const struct wp_gate_row *row, int32_t first)
 {
     const int32_t rest = row->logits->num_experts - first;
@@ -181,21 +187,21 @@ WP_FN void wp_gate_load_tile(struct wp_warp *warp, const struct wp_gate_row *row
     if (row->logits->dtype == WEFT_BF16) {
         const uint16_t *elements = (const uint16_t *)row->elements + expert;
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            values[i] = wp_float_of((uint32_t)elements[i * WP_WARP_SIZE] << 16);
+            values[i] = wp_float_of((uint32_t)elements[wp_gate_offset(i)] << 16);
     } else if (row->logits->dtype == WEFT_FP16) {
         const uint16_t *elements = (const uint16_t *)row->elements + expert;
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            values[i] = wp_float_of_fp16(elements[i * WP_WARP_SIZE]);
+            values[i] = wp_float_of_fp16(elements[wp_gate_offset(i)]);
     } else {
         const float *elements = (const float *)row->elements + expert;
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            values[i] = elements[i * WP_WARP_SIZE];
+            values[i] = elements[wp_gate_offset(i)];
     }
     WP_EACH_OWN (i, own, wp_gate_own(tile_experts), WP_GATE_OWN)
         values[i] = wp_nan();
     if (mask != NULL)
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            values[i] = mask[expert + i * WP_WARP_SIZE] != 0 ? values[i] : wp_nan();
+            values[i] = mask[expert + wp_gate_offset(i)] != 0 ? values[i] : wp_nan();
 }
 
 /* ------------------------------------------------------------------ softmax */
@@ -211,7 +217,7 @@ WP_FN float wp_gate_greatest(struct wp_warp *warp, const struct wp_gate_row *row
     uint32_t greatest = 0;
     for (int32_t first = 0; first < row->logits->num_experts; first += WP_GATE_TILE) {
         const int32_t own = wp_gate_own(wp_gate_tile_experts(row, first));
-        float values[WP_GATE_OWN];
+        float values[WP_GATE_OWN] = {0};
         wp_gate_load_tile(warp, row, first, values);
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN) {
             const uint32_t order = wp_order_of(values[i]);
@@ -229,7 +235,7 @@ WP_FN float wp_gate_sum(struct wp_warp *warp, const struct wp_gate_row *row)
     float *sums = (float *)wp_warp_shared(warp), own_sums[WP_GATE_WORD_OWN] = {0};
     for (int32_t first = 0; first < row->logits->num_experts; first += WP_GATE_TILE) {
         const int32_t own = wp_gate_own(wp_gate_tile_experts(row, first));
-        float values[WP_GATE_OWN];
+        float values[WP_GATE_OWN] = {0};
         wp_gate_load_tile(warp, row, first, values);
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN) {
             const float part = wp_gate_part(row, values[i]);
