@@ -83,8 +83,8 @@ def backward(comm: Communicator, logits: Any, rule: Rule, topk_idx: Any, grad_we
 
 def balance(comm: Communicator, bias: Any, counts: Any, step: float, *,
             stream: Stream | None = None) -> None:
-    """Moves bias [E] by step towards the mean of counts [E], which become 0. Sum the counts over
-    the ranks before."""
+    """Moves bias [E] of float32 by step towards the mean of counts [E] of int32, which become 0.
+    Sum the counts over the ranks before."""
     num_experts, = comm.view(counts, "counts").shape
     args = abi.GateBalanceArgs(
         bias=_optional(comm, bias, "bias", ("float32",), num_experts, writable=True),

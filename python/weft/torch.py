@@ -301,5 +301,6 @@ class _Gate(torch.autograd.Function):
 
 def choose_experts(comm: Communicator, logits: torch.Tensor, rule: gates.Rule,
                    **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """weft.gate.choose, whose weights have a gradient."""
+    """weft.gate.choose, logits [N, E] -> (topk_idx [N, K] of int64, topk_weights [N, K] of
+    float32), with the gradient of the logits from that of the weights."""
     return _Gate.apply(logits, comm, rule, options)
