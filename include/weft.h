@@ -4,10 +4,10 @@
  * and sums, gathers and exchanges tensors across ranks.
  *
  * These rules hold for every function; the functions' own comments do not repeat them. Collectives
- * are in weft_coll.h, expert parallelism in weft_ep.h, its low-latency form in weft_ll.h, the
- * placing of experts by their loads in weft_balance.h, remote memory access in weft_rma.h,
- * quantised rows in weft_rows.h, and records of what a communicator did in weft_stats.h, all of
- * which this header includes.
+ * are in weft_coll.h, expert parallelism in weft_ep.h, its low-latency form in weft_ll.h, the gate
+ * in weft_gate.h, the placing of experts by their loads in weft_balance.h, remote memory access in
+ * weft_rma.h, quantised rows in weft_rows.h, and records of what a communicator did in
+ * weft_stats.h, all of which this header includes.
  *
  * - Names. A function is called weft_<subject>_<verb>; the first argument is the subject, or the
  *   communicator that the subject belongs to: weft_coll_all_reduce(coll, ...).
@@ -606,6 +606,7 @@ WEFT_API weft_result weft_graph_destroy(weft_graph *graph); /* after its last la
 #include "weft_balance.h"
 #include "weft_coll.h"
 #include "weft_ep.h"
+#include "weft_gate.h"
 #include "weft_ll.h"
 #include "weft_rma.h"
 #include "weft_stats.h"

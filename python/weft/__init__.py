@@ -12,10 +12,10 @@ from . import ownership
 
 ownership.check(__path__[0])
 
-from . import balance, one_sided, rows  # noqa: E402
-from .abi import (Algorithm, BalanceMode, Collective, CollReason, Dtype, EpOrder, LlAnswer,
-                  LlCarrier, LlLayout, LlOnMissing, LlPhases, LlRoute, Machine, ReduceOp, Result,
-                  ScaleKind, Team)
+from . import balance, gate, one_sided, rows  # noqa: E402
+from .abi import (Algorithm, BalanceMode, Collective, CollReason, Dtype, EpOrder,
+                  GateGroupScore, GateScore, GateWeights, LlAnswer, LlCarrier, LlLayout,
+                  LlOnMissing, LlPhases, LlRoute, Machine, ReduceOp, Result, ScaleKind, Team)
 from .collectives import CollectiveRecord, Collectives
 from .communicator import (Arena, Communicator, query_device, query_machine, rendezvous_num_ranks,
                            serve_rendezvous, unique_id, unique_id_at)
@@ -32,11 +32,11 @@ __version__ = ".".join(map(str, version()))
 __all__ = [
     "AbortedError", "Algorithm", "Arena", "BalanceMode", "CapacityError", "CollReason",
     "Collective", "CollectiveRecord", "Collectives", "Communicator", "Counts", "DeviceCounts",
-    "Dtype", "EpOrder", "Error", "Event", "Expanded", "ExpertParallel", "Graph", "Handle",
-    "InvalidArgumentError", "Layout", "LlAnswer", "LlCarrier", "LlLayout", "LlOnMissing",
-    "LlPhases", "LlRoute", "LowLatency", "Machine", "MismatchError", "OutOfMemoryError",
-    "RankFailedError", "Received", "ReduceOp", "Result", "RowSignals", "Rows", "ScaleKind",
-    "Slots", "Stream", "Team", "UnsupportedError", "WaitTimeoutError", "balance", "one_sided",
-    "query_device", "query_machine", "rendezvous_num_ranks", "rows", "serve_rendezvous",
-    "unique_id", "unique_id_at", "version",
+    "Dtype", "EpOrder", "Error", "Event", "Expanded", "ExpertParallel", "GateGroupScore",
+    "GateScore", "GateWeights", "Graph", "Handle", "InvalidArgumentError", "Layout", "LlAnswer",
+    "LlCarrier", "LlLayout", "LlOnMissing", "LlPhases", "LlRoute", "LowLatency", "Machine",
+    "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp", "Result",
+    "RowSignals", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
+    "WaitTimeoutError", "balance", "gate", "one_sided", "query_device", "query_machine",
+    "rendezvous_num_ranks", "rows", "serve_rendezvous", "unique_id", "unique_id_at", "version",
 ]

@@ -27,6 +27,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 import torch
 from torch.autograd.function import once_differentiable
 
+from . import gate as gates
 from . import rows as quantised
 from .abi import Dtype, ScaleKind
 from .agreement import Rows, refuse, tag_of
@@ -38,7 +39,7 @@ from .objects import Uncopied
 from .pool import Pool, WhenFull
 
 __all__ = ["Dispatched", "Pool", "Routing", "TokenDispatcher", "WhenFull", "agree_on_id",
-           "communicator", "make_context"]
+           "choose_experts", "communicator", "make_context"]
 
 
 def communicator(group: Any = None, **config: int) -> Communicator:
@@ -278,3 +279,28 @@ class _Combine(torch.autograd.Function):
         grad_rows, = ctx.routing.dispatcher.pool.empty(
             ((ctx.num_rows, *grad_out.shape[1:]), grad_out.dtype))
         return ctx.routing.handle.dispatch(grad_out.contiguous(), grad_rows).x, None
+
+
+class _Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits, comm, rule, options):
+        topk_idx, topk_weights = gates.choose(comm, logits, rule, **options)
+        ctx.comm, ctx.rule, ctx.expert_mask = comm, rule, options.get("expert_mask")
+        ctx.save_for_backward(logits, topk_idx)
+        ctx.mark_non_differentiable(topk_idx)
+        return topk_idx, topk_weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, _, grad_weights):
+        logits, topk_idx = ctx.saved_tensors
+        grad = gates.backward(ctx.comm, logits, ctx.rule, topk_idx, grad_weights.contiguous(),
+                              expert_mask=ctx.expert_mask)
+        return grad.to(logits.dtype), None, None, None
+
+
+def choose_experts(comm: Communicator, logits: torch.Tensor, rule: gates.Rule,
+                   **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """weft.gate.choose, logits [N, E] -> (topk_idx [N, K] of int64, topk_weights [N, K] of
+    float32), with the gradient of the logits from that of the weights."""
+    return _Gate.apply(logits, comm, rule, options)

@@ -26,6 +26,9 @@
     X(weft_slowest, call)                                                                          \
     X(weft_rma_args, reserved)                                                                     \
     X(weft_rows_args, reserved)                                                                    \
+    X(weft_gate_args, reserved)                                                                    \
+    X(weft_gate_backward_args, scale)                                                              \
+    X(weft_gate_balance_args, step)                                                                \
     X(weft_coll_choice, algorithm)                                                                 \
     X(weft_coll_config, num_staging_slots)                                                         \
     X(weft_coll_args, factor)                                                                      \

@@ -100,6 +100,19 @@ static const struct name scales[] = {
     CONSTANT(WEFT_SCALE_FP32_POWER_OF_TWO),
     CONSTANT(WEFT_SCALE_UE8M0),
 };
+static const struct name gate_scores[] = {
+    CONSTANT(WEFT_GATE_SOFTMAX),
+    CONSTANT(WEFT_GATE_SIGMOID),
+    CONSTANT(WEFT_GATE_SQRT_SOFTPLUS),
+};
+static const struct name gate_group_scores[] = {
+    CONSTANT(WEFT_GATE_GROUP_TOP2),
+    CONSTANT(WEFT_GATE_GROUP_MAX),
+};
+static const struct name gate_weights[] = {
+    CONSTANT(WEFT_GATE_WEIGHTS_AS_SCORED),
+    CONSTANT(WEFT_GATE_WEIGHTS_NORMALISED),
+};
 
 #define TABLE(names)                                                                               \
     {                                                                                              \
@@ -127,6 +140,9 @@ static const struct {
     [WEFT__ENUM_EP_ORDER] = TABLE(ep_orders),
     [WEFT__ENUM_EP_GAPS] = TABLE(ep_gaps),
     [WEFT__ENUM_BALANCE_MODE] = TABLE(balance_modes),
+    [WEFT__ENUM_GATE_SCORE] = TABLE(gate_scores),
+    [WEFT__ENUM_GATE_GROUP_SCORE] = TABLE(gate_group_scores),
+    [WEFT__ENUM_GATE_WEIGHTS] = TABLE(gate_weights),
 };
 
 static struct name find(enum weft__enum kind, uint64_t value)

@@ -26,6 +26,9 @@ static enum weft__meeting meeting_of(enum wp_program program)
     case WP_PROGRAM_copy:
     case WP_PROGRAM_premultiply:
     case WP_PROGRAM_quantise:
+    case WP_PROGRAM_gate:
+    case WP_PROGRAM_gate_backward:
+    case WP_PROGRAM_gate_balance:
     case WP_PROGRAM_low_latency_mask:
     case WP_PROGRAM_low_latency_release:
         return WEFT__MEETS_NOBODY;

@@ -47,6 +47,11 @@
  *   wp_warp_shared    WP_WARP_SHARED_BYTES that the lanes of the warp share, aligned to 16
  *   wp_warp_pointers  WP_WARP_POINTERS addresses that the lanes of the warp share
  *
+ * Arithmetic of a lane:
+ *   WP_EACH_OWN       a loop over elements first .. end - 1 of an array that the lane has for
+ *                     itself, with `most` elements, a constant: they may be in registers
+ *   wp_sqrt           the square root, rounded to nearest even
+ *
  * Ordered memory operations:
  *   wp_add_acq_rel    fetch-add on a word of this rank: orders the blocks of a launch
  *   wp_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters

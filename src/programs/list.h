@@ -31,6 +31,9 @@
     X(copy)                                                                                        \
     X(premultiply)                                                                                 \
     X(quantise)                                                                                    \
+    X(gate)                                                                                        \
+    X(gate_backward)                                                                               \
+    X(gate_balance)                                                                                \
     X(mapped_access)                                                                               \
     X(remote_access)                                                                               \
     X(wait_until)                                                                                  \

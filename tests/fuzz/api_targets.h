@@ -87,6 +87,7 @@ struct fuzz_arguments {
     FUZZ_TAILED(weft_coll_args) coll_args;
     FUZZ_TAILED(weft_rma_args) rma;
     FUZZ_TAILED(weft_rows_args) rows;
+    FUZZ_TAILED(weft_gate_args) gate;
     weft_coll_choice choices[NUM_COLLECTIVES];
     FUZZ_TAILED(weft_coll_all_to_all_v_args) all_to_all_v;
     FUZZ_TAILED(weft_coll_send_args) coll_send;

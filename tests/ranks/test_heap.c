@@ -393,7 +393,7 @@ TEST_IN_BOTH_MODES(arenas_are_each_ranks_own, 4)
     return 0;
 }
 
-/* What an object waits on must be zero, though it lies where rows have been. */
+/* Words that an object waits on must be zero, though they lie where rows have been. */
 TEST_IN_BOTH_MODES(objects_take_memory_that_was_used, 3)
 {
     enum { BYTES = 4 << 20, NUM_ELEMENTS = 1000 };

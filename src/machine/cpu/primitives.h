@@ -76,6 +76,9 @@ enum wp_status weft__cpu_remote_await(struct wp_warp *warp, uint64_t number,
 #define wp_or_u32                         wp_max_u32
 #define wp_prefix_sum(warp, value, total) ((void)(warp), *(total) = (value), 0)
 
+#define WP_EACH_OWN(i, first, end, most) for (int32_t i = (first); i < (end); i++)
+#define wp_sqrt                          __builtin_sqrtf
+
 WP_FN void *wp_warp_shared(struct wp_warp *warp)
 {
     return warp->shared;

@@ -210,6 +210,14 @@ WP_FN int32_t wp_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total)
     return sum - value;
 }
 
+#define WP_EACH_OWN(i, first, end, most)                                                           \
+    _Pragma("unroll") for (int32_t i = 0; i < (most); i++) if (i >= (first) && i < (end))
+
+WP_FN float wp_sqrt(float value)
+{
+    return __fsqrt_rn(value);
+}
+
 WP_FN void *wp_block_shared(struct wp_warp *warp)
 {
     return warp->block->shared;
