@@ -147,6 +147,21 @@ static const struct fuzz_mutation counts_mutations[] = {
     FUZZ_OUTPUT_SIZES,
 };
 
+/* To the same places of other arrays. */
+static void fill_move(struct fuzz_arguments *a, struct rng *rng)
+{
+    enum { MAX_EXPERT_BYTES = 64 };
+    a->ranks[0] = 1 + (int32_t)rng_below(rng, 2);
+    for (int32_t i = 0; i < a->ranks[0]; i++) {
+        char *array = a->arena_memory + 2 * i * FUZZ_EXPERTS * MAX_EXPERT_BYTES;
+        a->planes[i] = (weft_plane){.size = sizeof(weft_plane),
+                                    .src = array,
+                                    .dst = array + FUZZ_EXPERTS * MAX_EXPERT_BYTES,
+                                    .row_bytes = 1 + rng_below(rng, MAX_EXPERT_BYTES)};
+    }
+    a->ptr = a->planes;
+}
+
 FUZZ_TARGET(ep_create, fill_create, (a->comm, a->config, a->out), undo_create,
             FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("config", config, FUZZ_NULL),
             FUZZ_POINTERS("ep", out, FUZZ_NULL), FUZZ_SIZES(weft_ep_config, ep_config),
@@ -234,3 +249,15 @@ FUZZ_TARGET(ep_query_sizes, fill_sizes, (a->ep, a->config, a->out), NULL, FUZZ_O
             FUZZ_FIELD(sizes, index_type, -1, 3))
 FUZZ_TARGET_AS(ep_wait_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)
 FUZZ_TARGET_AS(ep_query_device_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)
+FUZZ_TARGET(ep_move_experts, fill_move, (a->ep, a->ep, a->ptr, a->ranks[0], a->stream), fuzz_wait,
+            FUZZ_OBJECT("from", ep), FUZZ_OBJECT("stream", stream),
+            FUZZ_POINTERS("planes", ptr, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "num_planes", ranks[0], -1, WEFT_MAX_PLANES + 1, INT32_MAX),
+            FUZZ_NUMBERS(FUZZ_INT64, "planes[0]", planes[0].row_bytes, 0, -1, (int64_t)1 << 40,
+                         INT64_MIN),
+            FUZZ_NUMBERS(FUZZ_INT64, "planes[0]", planes[0].src_stride_bytes, 1, -1),
+            FUZZ_NUMBERS(FUZZ_INT32, "planes[0]", planes[0].quantisation.dtype, WEFT_INT8, -1),
+            FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE,
+                          FUZZ_ALL_ONES),
+            FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE,
+                          FUZZ_ALL_ONES))

@@ -23,25 +23,20 @@ static void fill_gate(struct fuzz_arguments *a, struct rng *rng)
     args->logits = a->arena_memory + LOGITS_OFFSET;
 }
 
-FUZZ_CALL(call_gate_choose, weft_gate_choose(a->comm, a->config, a->stream))
-
-static const struct fuzz_mutation gate_mutations[] = {
-    FUZZ_ENQUEUED(comm, weft_gate_args, gate),
-    FUZZ_POINTERS("logits", gate.known.logits, FUZZ_NULL),
-    FUZZ_POINTERS("topk_idx", gate.known.topk_idx, FUZZ_NULL),
-    FUZZ_POINTERS("topk_weights", gate.known.topk_weights, FUZZ_NULL),
-    FUZZ_FIELD(gate, num_tokens, -1, INT32_MIN),
-    FUZZ_FIELD(gate, num_experts, -1, 0, 4097, INT32_MAX),
-    FUZZ_FIELD(gate, num_topk, -1, 0, 13, INT32_MAX),
-    FUZZ_FIELD(gate, num_groups, -1, 5, 13, INT32_MAX),
-    FUZZ_FIELD(gate, num_kept_groups, -1, 4, INT32_MAX),
-    FUZZ_FIELD(gate, dtype, -1, WEFT_INT32, WEFT_FP64, INT32_MAX),
-    FUZZ_FIELD(gate, index_type, -1, WEFT_BF16, INT32_MAX),
-    FUZZ_FIELD(gate, score, -1, 3, INT32_MAX),
-    FUZZ_FIELD(gate, weights, -1, 2, INT32_MAX),
-    FUZZ_FIELD(gate, group_score, -1, 2, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT64, "logits_stride_bytes", gate.known.logits_stride_bytes, 1, 2, -1),
-    FUZZ_FIELD(gate, reserved, -1, 1),
-};
-
-FUZZ_TARGET_BY(gate_choose, gate_choose, fill_gate, call_gate_choose, fuzz_wait, gate)
+FUZZ_TARGET(gate_choose, fill_gate, (a->comm, a->config, a->stream), fuzz_wait,
+            FUZZ_ENQUEUED(comm, weft_gate_args, gate),
+            FUZZ_POINTERS("logits", gate.known.logits, FUZZ_NULL),
+            FUZZ_POINTERS("topk_idx", gate.known.topk_idx, FUZZ_NULL),
+            FUZZ_POINTERS("topk_weights", gate.known.topk_weights, FUZZ_NULL),
+            FUZZ_FIELD(gate, num_tokens, -1, INT32_MIN),
+            FUZZ_FIELD(gate, num_experts, -1, 0, 4097, INT32_MAX),
+            FUZZ_FIELD(gate, num_topk, -1, 0, 13, INT32_MAX),
+            FUZZ_FIELD(gate, num_groups, -1, 5, 13, INT32_MAX),
+            FUZZ_FIELD(gate, num_kept_groups, -1, 4, INT32_MAX),
+            FUZZ_FIELD(gate, dtype, -1, WEFT_INT32, WEFT_FP64, INT32_MAX),
+            FUZZ_FIELD(gate, index_type, -1, WEFT_BF16, INT32_MAX),
+            FUZZ_FIELD(gate, score, -1, 3, INT32_MAX), FUZZ_FIELD(gate, weights, -1, 2, INT32_MAX),
+            FUZZ_FIELD(gate, group_score, -1, 2, INT32_MAX),
+            FUZZ_NUMBERS(FUZZ_INT64, "logits_stride_bytes", gate.known.logits_stride_bytes, 1, 2,
+                         -1),
+            FUZZ_FIELD(gate, reserved, -1, 1))

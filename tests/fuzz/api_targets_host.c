@@ -48,6 +48,14 @@ static void fill_split(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[1] = rng_below(rng, 2) == 0 ? INT32_MIN : INT32_MAX;
 }
 
+/* A rank alone has none to exclude. */
+static void fill_shrink(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_split(a, rng);
+    a->ranks[0] = 0;
+    a->ranks[1] = 0;
+}
+
 static void fill_id(struct fuzz_arguments *a, struct rng *rng)
 {
     (void)rng;
@@ -114,6 +122,10 @@ FUZZ_TARGET(comm_create, fill_create, (a->ptr, a->ranks[0], a->ranks[1], a->conf
 FUZZ_TARGET(comm_split, fill_split, (a->comm, a->ranks[0], a->ranks[1], a->config, a->out),
             undo_create, FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("child", out, FUZZ_NULL),
             FUZZ_NUMBERS(FUZZ_INT32, "color", ranks[0], -2, INT32_MIN), CONFIG_MUTATIONS)
+FUZZ_TARGET(comm_shrink, fill_shrink, (a->comm, a->ranks, a->ranks[1], a->config, a->out),
+            undo_create, FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("child", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "num_excluded", ranks[1], -1, 1, INT32_MAX, INT32_MIN),
+            CONFIG_MUTATIONS)
 FUZZ_TARGET(comm_split_strided, fill_config,
             (a->comm, a->ranks[0], a->ranks[1], a->ranks[2], a->config, a->out), undo_create,
             FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("child", out, FUZZ_NULL),
