@@ -39,6 +39,7 @@ static void fill_config_to_query(struct fuzz_arguments *a, struct rng *rng)
     fuzz_fill_output(a, rng);
 }
 
+/* A rank has two experts or more: with one, an expert_capacity of INT32_MAX is right. */
 static void fill_job(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, ll_job, rng);
@@ -46,7 +47,7 @@ static void fill_job(struct fuzz_arguments *a, struct rng *rng)
     a->job = &a->ll_job;
     a->ll_job.known.num_ranks = 1 + (int32_t)rng_below(rng, 100);
     a->ll_job.known.num_nodes = (int32_t)rng_below(rng, (uint32_t)a->ll_job.known.num_ranks + 1);
-    a->ll_config.known.num_experts = 1 + (int64_t)rng_below(rng, 1000);
+    a->ll_config.known.num_experts = a->ll_job.known.num_ranks + 1 + (int64_t)rng_below(rng, 1000);
 }
 
 FUZZ_CALL(undo_create, weft_ll_destroy(a->created))
