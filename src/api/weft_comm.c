@@ -165,31 +165,28 @@ weft_result weft_comm_split_strided(weft_comm *comm, int32_t first, int32_t stri
     return weft_comm_split(comm, is_member ? 0 : -1, 0, config, child);
 }
 
-/* The ranks that are not excluded, ascending, in new memory; NULL: *result says why. */
-static int32_t *list_others(const weft_comm *comm, const int32_t *excluded, int32_t num_excluded,
-                            weft_result *result)
+static weft_result check_excluded(const weft_comm *comm, const int32_t *excluded,
+                                  int32_t num_excluded)
 {
-    int32_t *ranks = malloc((size_t)comm->num_ranks * sizeof *ranks);
-    *result = ranks != NULL ? WEFT_OK : weft__no_memory("no memory for %d ranks", comm->num_ranks);
-    for (int32_t rank = 0; ranks != NULL && rank < comm->num_ranks; rank++)
-        ranks[rank] = rank;
-    for (int32_t i = 0; *result == WEFT_OK && i < num_excluded; i++) {
-        *result = weft__check_range(excluded[i], 0, comm->num_ranks - 1, "excluded[i]");
-        if (*result == WEFT_OK && excluded[i] == comm->rank)
-            *result = weft__invalid("excluded[%d] is %d, which is the caller", i, comm->rank);
-        else if (*result == WEFT_OK && ranks[excluded[i]] < 0)
-            *result = weft__invalid("excluded[%d] is %d, which is there twice", i, excluded[i]);
-        else if (*result == WEFT_OK)
-            ranks[excluded[i]] = -1;
+    for (int32_t i = 0; i < num_excluded; i++) {
+        if (excluded[i] < 0 || excluded[i] >= comm->num_ranks)
+            return weft__invalid("excluded[%d] is %d, allowed are 0..%d", i, excluded[i],
+                                 comm->num_ranks - 1);
+        if (excluded[i] == comm->rank)
+            return weft__invalid("excluded[%d] is %d, which is the caller", i, comm->rank);
+        for (int32_t k = 0; k < i; k++)
+            if (excluded[k] == excluded[i])
+                return weft__invalid("excluded[%d] is %d, which is there twice", i, excluded[i]);
     }
-    if (*result != WEFT_OK) {
-        free(ranks);
-        return NULL;
-    }
-    for (int32_t rank = 0, next = 0; rank < comm->num_ranks; rank++)
-        if (ranks[rank] >= 0)
-            ranks[next++] = rank;
-    return ranks;
+    return WEFT_OK;
+}
+
+static int is_among(int32_t rank, const int32_t *ranks, int32_t num_ranks)
+{
+    for (int32_t i = 0; i < num_ranks; i++)
+        if (ranks[i] == rank)
+            return 1;
+    return 0;
 }
 
 weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded, int32_t num_excluded,
@@ -197,18 +194,21 @@ weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded, int32_t n
 {
     weft_comm_config config;
     weft_comm *created;
-    weft_result result;
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(child, "child"));
     WEFT__TRY(weft__check_range(num_excluded, 0, comm->num_ranks - 1, "num_excluded"));
     WEFT__TRY(weft__check_array(excluded, num_excluded, "excluded"));
+    WEFT__TRY(check_excluded(comm, excluded, num_excluded));
     WEFT__TRY(read_config(user_config, &config));
-    int32_t *ranks = list_others(comm, excluded, num_excluded, &result);
-    if (ranks == NULL)
-        return result;
+    int32_t *ranks = malloc((size_t)comm->num_ranks * sizeof *ranks);
+    WEFT__CHECK_MEMORY(ranks, "no memory for %d ranks", comm->num_ranks);
+    int32_t num_ranks = 0;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        if (!is_among(rank, excluded, num_excluded))
+            ranks[num_ranks++] = rank;
     weft__comm_enter(comm, WEFT__CALL_COMM_SHRINK);
-    result = weft__comm_shrink(comm, ranks, comm->num_ranks - num_excluded, &config, &created);
+    const weft_result result = weft__comm_shrink(comm, ranks, num_ranks, &config, &created);
     if (result != WEFT_OK) {
         free(ranks);
         return result;

@@ -13,27 +13,21 @@ static enum distance distance_of(const weft_comm *comm, int32_t rank)
     return node_of_rank[rank] == node_of_rank[comm->rank] ? SAME_NODE : OTHER_NODE;
 }
 
-/* The placement's entry from which this rank gets the expert: the nearest. Among those that are
- * equally near, ranks take turns. */
+/* The placement's entry from which this rank gets the expert: the nearest. Ranks begin their search
+ * at different entries, so that those that are equally near give in turn. */
 static int32_t find_source(const weft_comm *comm, const struct weft__placement *placement,
                            int32_t expert)
 {
-    const int32_t begin = placement->expert_offsets[expert],
-                  end = placement->expert_offsets[expert + 1];
-    enum distance nearest = OTHER_NODE;
-    int32_t num_nearest = 0;
-    for (int32_t entry = begin; entry < end; entry++) {
-        const enum distance distance = distance_of(comm, placement->entry_ranks[entry]);
-        if (distance < nearest) {
-            nearest = distance;
-            num_nearest = 0;
-        }
-        num_nearest += distance == nearest;
+    const int32_t begin = placement->expert_offsets[expert];
+    const int32_t num_replicas = placement->expert_offsets[expert + 1] - begin; /* 1 or more */
+    int32_t nearest = begin + comm->rank % num_replicas;
+    for (int32_t i = 1; i < num_replicas; i++) {
+        const int32_t entry = begin + (comm->rank + i) % num_replicas;
+        if (distance_of(comm, placement->entry_ranks[entry]) <
+            distance_of(comm, placement->entry_ranks[nearest]))
+            nearest = entry;
     }
-    int32_t turn = comm->rank % num_nearest, entry = begin;
-    while (distance_of(comm, placement->entry_ranks[entry]) != nearest || turn-- > 0)
-        entry++;
-    return entry;
+    return nearest;
 }
 
 weft_result weft__ep_fetch_experts(const weft_ep *from, const weft_ep *to,
