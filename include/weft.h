@@ -18,10 +18,11 @@
  *   ends early when a rank dies.
  * - Structs. Every struct opens with `size`, which the caller sets to sizeof the struct, in inputs
  *   and outputs alike; the caller sets all other fields of inputs, to zero what it does not use.
- *   Later versions append fields. The library reads and writes only fields that lie within `size`;
- *   it refuses a size below that of version 0.2, and an input whose fields it does not know are
- *   not zero. In an array of structs all elements have the same size. WEFT_INIT is a convenience;
- *   no macro is needed to call anything. (weft_unique_id alone has no size: it is a plain value.)
+ *   Later versions append fields. The library reads and writes only fields that lie within `size`.
+ *   It refuses a size below that of version 0.2. It also refuses an input with nonzero bytes in
+ *   fields that it does not know. In an array of structs all elements have the same size. WEFT_INIT
+ *   is a convenience; no macro is needed to call anything. (weft_unique_id alone has no size: it is
+ *   a plain value.)
  * - Zero. In inputs, zero or NULL means "not given": the library chooses, or does without.
  * - Types. Bytes are uint64_t. Ranks, experts, tokens, rows and settings are int32_t. Elements of
  *   arrays, and sums over all ranks, are int64_t. Enums have 32 bits and fixed values; values that
@@ -29,10 +30,10 @@
  * - Arrays. "[n][k]" is a dense row-major array. Pointers may be NULL where the size is 0. Ranks,
  *   experts, tokens and rows count from 0. R is the number of ranks.
  * - Collective functions are called by every rank of the communicator in the same order. A rank
- *   that is refused for its own arguments has called nothing. Those that run on the host fail on
- *   all ranks: with WEFT_ERROR_MISMATCH, which names both calls, where ranks call different ones,
- *   and with the error of the rank whose part failed. Then nothing was done and the communicator
- *   goes on.
+ *   that is refused for its own arguments has called nothing. If a collective function on the host
+ *   fails, it fails on all ranks: with WEFT_ERROR_MISMATCH, which names both calls, if ranks call
+ *   different ones, else with the error of the rank whose part failed. Then nothing was done and
+ *   the communicator goes on.
  * - Stream operations take (object, arguments, stream): they check the arguments, copy the struct,
  *   enqueue and return; they act in stream order. What the struct points to must stay valid until
  *   the operation has finished, except arrays marked "copied". Operations of one weft_coll or
@@ -56,12 +57,13 @@
  *   memory; streams, events, graphs and splits outlive it. NULL, a destroyed object, and a pointer
  *   that never was an object are WEFT_ERROR_INVALID_ARGUMENT. A new object of the same kind may get
  *   the address of a destroyed one: then a call acts on the new object.
- * - Threads. Any thread may make any call. An object is in one call at a time: a call uses every
- *   object that it is given, the stream too. Collective calls on the host, and those that create or
- *   destroy, use the communicator of their object as well; others do not, so that threads drive
- *   different objects of one communicator at the same time. weft_comm_abort, weft_comm_status and
- *   the getters (const arguments) may be called beside anything but the end of their object. A
- *   child of fork must not use, or destroy, objects made before the fork.
+ * - Threads. Any thread may make any call, but two calls at the same time must not use the same
+ *   object. A call uses every object that it is given, the stream too. Collective calls on the
+ *   host, and those that create or destroy, use the communicator of their object as well; others do
+ *   not, so that threads drive different objects of one communicator at the same time.
+ *   weft_comm_abort, weft_comm_status and the getters (const arguments) may be called beside
+ *   anything but the end of their object. A child of fork must not use, or destroy, objects made
+ *   before the fork.
  *
  * ABI. Within one minor version (0.2.x) and, from 1.0 on, within one major version, programs run
  * with every later library: nothing is removed, no value changes, structs only grow. The shared
@@ -350,7 +352,7 @@ typedef enum weft_presence {
 /* One rank of one communicator of a job. */
 typedef struct weft_job_rank {
     size_t size;
-    uint64_t comm; /* the same for the ranks of a communicator; 0 of the first from a launcher */
+    uint64_t comm; /* the same for all ranks of a communicator; 0: the launcher's first one */
     int32_t rank, num_ranks;
     weft_presence presence;
     int32_t pid; /* 0 of an absent rank */

@@ -52,15 +52,15 @@ typedef enum weft_algorithm {
      * root sends the row once. BROADCAST. */
     WEFT_ALGORITHM_RELAY = 7,
     /* Over several nodes: up and down a binary tree of the nodes, for small messages. ALL_REDUCE,
-     * BROADCAST, REDUCE: among D nodes in 2 log2 D hops, where RAILS takes 2 (D - 1). A broadcast
-     * takes fewer than 2 log2 D in place of D - 1. AUTO chooses TREE for broadcasts alone, over 8
-     * nodes or more, up to 32 KiB, or up to the size that weft_coll_explain's model finds from the
-     * nodes' distance. Each node adds in this order: the sum of its first child, the sum of its own
-     * ranks (as by RAILS, from rail to rail), and the sum of its second child; each is rounded to
-     * dtype. Node 0 is the root. Among the nodes between two nodes a and b, the root is a + the
-     * largest power of two that is less than b - a; its children are the roots of the nodes between
-     * a and it, and between it and b. So sums are in the order of nodes. The same bits on all
-     * ranks. */
+     * BROADCAST, REDUCE: among D nodes in 1 + 2 log2 D hops at most, where an all-reduce by RAILS
+     * takes 2 (D - 1). A broadcast takes fewer than 2 log2 D in place of D - 1. AUTO chooses TREE
+     * for broadcasts alone, over 8 nodes or more, up to 32 KiB, or up to the size that
+     * weft_coll_explain's model finds from the nodes' distance. Each node adds in this order: the
+     * sum of its first child, the sum of its own ranks (as by RAILS, from rail to rail), and the
+     * sum of its second child; each is rounded to dtype. Node 0 is the root. Among the nodes
+     * between two nodes a and b, the root is a + the largest power of two that is less than b - a;
+     * its children are the roots of the nodes between a and it, and between it and b. So sums are
+     * in the order of nodes. The same bits on all ranks. */
     WEFT_ALGORITHM_TREE = 8
 } weft_algorithm;
 
@@ -79,7 +79,7 @@ typedef struct weft_coll_config {
     uint64_t packet_bytes;
     /* Heap memory per rank for data that peers cannot reach; larger data goes through it piece by
      * piece. 0: 8 MiB. By RAILS inputs and outputs have so much each. Sends and receives go through
-     * it, too, and raise it to 32 bytes for each rank and channel. */
+     * it, too: it has at least 32 bytes for each rank and channel. */
     uint64_t staging_bytes;
     /* [num_choices], copied, at most one per collective; the others are AUTO. An operation that the
      * pinned algorithm cannot do is WEFT_ERROR_UNSUPPORTED. */
@@ -128,19 +128,19 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  *
  * Reductions go in ascending rank order, beginning with rank 0's element: BF16, FP16, FP32 and FP8
  * in fp32, FP64 in fp64, rounded once to nearest even; integers in their own type, wrapping around.
- * By RAILS that is done with the ranks of each node (of AVG the sum), and the result is rounded
- * after each 32 of them and after the last; to the first node's result each other node's is added
- * in turn, and the sum rounded. The first node is node 0 in an all-reduce, in a reduce-scatter or
- * reduce the one after the node that gets the row. Nodes are numbered by their first ranks. So bits
- * depend on which ranks are on one node, and on nothing else.
+ * By RAILS each node first reduces the rows of its ranks so (for AVG it sums them), and rounds
+ * after each 32 ranks and after the last. Then each other node's result is added in turn to that of
+ * the first node, and each sum is rounded. The first node is node 0 in an all-reduce. In a
+ * reduce-scatter or reduce it is the one after the node that gets the row. Nodes are numbered by
+ * their first ranks. So bits depend on which ranks are on one node, and on nothing else.
  *
  * AVG is the sum divided by R, before rounding. It refuses integers: their sum may wrap. MAX and
  * MIN are those of IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the
- * positive quiet NaN with all mantissa bits set; FP8 saturates at 448. PREMUL_SUM is the SUM of
- * each rank's 0 + factor * input, multiplied in fp32 and rounded once to dtype, as if it had been
- * stored so before: then by the same algorithms, with the same bits. So results are the same to the
- * bit on all ranks, whatever the algorithm (but TREE), the
- * machine, the number of blocks, and the elements around.
+ * positive quiet NaN with all mantissa bits set; FP8 saturates at 448. PREMUL_SUM first makes 0 +
+ * factor * input of each rank, multiplied in fp32 and rounded once to dtype. Then it is the SUM of
+ * these, with the bits that SUM would give if they were the inputs. So results are the same to the
+ * bit on all ranks, whatever the algorithm (but TREE), the machine, the number of blocks, and the
+ * elements around.
  * [vLLM custom all-reduce 4, without its limits; names of NCCL]
  *
  * Example coll: sums a vector over all ranks, in place.
@@ -353,8 +353,8 @@ typedef struct weft_coll_explanation {
     uint64_t link_bytes;
     /* On one node: of a rank's links, measured or assumed; 0: ranks share memory. */
     double link_gbps;
-    uint64_t table_max_bytes; /* the row is for no more; 0: no table has chosen, as of the next */
-    int32_t table_line;
+    uint64_t table_max_bytes; /* up to which the table's row holds; 0: no table has chosen */
+    int32_t table_line;       /* of this row; 0: no table has chosen */
     int32_t reserved;
     char table[128]; /* the file, or the device whose table the library has; "" */
     /* Over several nodes, else 0. The latency of a message between nodes, without the work of its

@@ -19,8 +19,8 @@ extern "C" {
  *
  * Outputs of dispatch and inputs of combine are any memory of the machine; each rank may have each
  * array where it likes. Arrays that other ranks reach (weft_memory_is_direct) are written and read
- * in place. Others are staged, with the same results: the rank copies the rows that came from or to
- * heap memory of the weft_ep, whose size weft_ep_config.staging_bytes is. If not all rows of an
+ * in place. Others are staged, with the same results: the rank copies their rows to or from a block
+ * of the heap that the weft_ep has, of weft_ep_config.staging_bytes. If not all rows of an
  * operation fit, it goes in rounds of as many tokens as fit, on all ranks, in graphs too.
  * staging_bytes must be at least 176 + R * B. B is the bytes of a token, 64 at least: all its
  * planes (or its row of combine) and 12 * num_topk + 4. With less the operation fails with
@@ -151,7 +151,7 @@ WEFT_API int32_t weft_ep_global_expert(const weft_ep *ep, int32_t rank, int32_t 
 /* The order in which combine adds up a token's rows of several ranks, and of several nodes. */
 typedef enum weft_ep_order {
     WEFT_ORDER_BY_RANK = 0,
-    /* Ranks, or nodes, in the order of the last choice of the token that is an expert of theirs. */
+    /* Ranks, or nodes, sorted by the last of the token's choices whose expert they have. */
     WEFT_ORDER_BY_CHOICE = 1
 } weft_ep_order;
 

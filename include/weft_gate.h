@@ -43,10 +43,10 @@ typedef enum weft_gate_weights {
  * Of the groups of num_experts / num_groups experts, which lie side by side, the num_kept_groups
  * with the best scores remain, and of their experts the num_topk with the best choice[e], the best
  * first. Among equals the lower index is better. Experts whose choice[e] is NaN, and groups whose
- * score is, are never chosen; of softmax logits of NaN do not count, and where there are infinite
- * ones, these share 1. If fewer than num_topk experts remain, the rest of the row is -1 with
- * weight 0, as all of it is of a token that the mask leaves out. That is what weft_ep_layout,
- * weft_ep_dispatch and weft_ll_dispatch take.
+ * score is NaN, are never chosen. In softmax, logits that are NaN do not count, and if some are
+ * infinite, these share 1. If fewer than num_topk experts remain, the rest of the row is -1 with
+ * weight 0. For a token that the mask leaves out all of the row is so. weft_ep_layout,
+ * weft_ep_dispatch and weft_ll_dispatch take such rows.
  *
  * All in fp32, of operations that are rounded one by one, and the same bits on every machine.
  * docs/gate.md has the errors.
@@ -125,7 +125,7 @@ typedef struct weft_gate_args {
 WEFT_API weft_result weft_gate_choose(weft_comm *comm, const weft_gate_args *args,
                                       weft_stream *stream);
 
-/* The gradient of the logits from the gradients of the weights, where the choice is as it is. The
+/* The gradient of the logits from the gradients of the weights; the choice counts as constant. The
  * rest of the arguments are those of the choice, and mean the same. */
 typedef struct weft_gate_backward_args {
     size_t size;

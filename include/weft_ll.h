@@ -22,8 +22,8 @@ extern "C" {
  *   has been received, or weft_ll_release. A weft_ll has num_results of them at a time; one more is
  *   WEFT_ERROR_INVALID_ARGUMENT. Once an operation of the weft_ll has been captured, the host
  *   cannot count its results any more, and one more is a failure of the communicator instead.
- *   Combine and release are about the oldest. Layers, and batches that overlap each other, each
- *   have a weft_ll, or share one.
+ *   Combine and release take the oldest one. Layers may share a weft_ll or have one each, and so
+ *   may batches that overlap each other.
  * - Phases. An operation sends and receives in one launch, or in two: WEFT_LL_SEND, then
  *   WEFT_LL_RECEIVE, on the same stream or another; each rank as it likes, but for what
  *   WEFT_LL_RELAYED and WEFT_LL_ANSWER_SUMS_WEIGHED_LATE say. Between the phases weft uses no SM,
@@ -39,10 +39,10 @@ extern "C" {
  *   rank goes missing in a dispatch by rank with signals, none of its rows are counted. By expert,
  *   and in packets (weft_ll_carrier), some may have been counted before; their contents are
  *   undefined. In a combine, each token has either all that the rank adds to it or nothing; in
- *   packets each of its elements has. A dead rank is missing at once, and its death is not the
- *   communicator's failure as long as that has a weft_ll with masks, but operations that wait for
- *   it fail. A masked rank that lives comes back by weft_ll_unmask, unless the network's connection
- *   to it was lost.
+ *   packets each of its elements has. A dead rank is missing at once. Its death does not fail a
+ *   communicator that has a weft_ll with masks, but operations that wait for the rank fail. A
+ *   masked rank that lives comes back by weft_ll_unmask, unless the network's connection to it was
+ *   lost.
  *
  * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
  * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
@@ -125,9 +125,9 @@ typedef enum weft_ll_layout {
      * ones; each row once, with its local experts and weights: weft_ll_query_slots. An expert that
      * a token chooses twice is there twice, each time with its weight. */
     WEFT_LL_BY_RANK = 0,
-    /* In memory of the caller, [local experts][expert_capacity], each row for every choice that it
-     * is for, from the first one on: a token that chooses an expert twice has two rows there, each
-     * with its weight. What grouped GEMMs want. */
+    /* In memory of the caller, [local experts][expert_capacity], packed from place 0 of each expert
+     * on: a copy of the row for every choice. A token that chooses an expert twice has two rows
+     * there, each with its weight. What grouped GEMMs want. */
     WEFT_LL_BY_EXPERT = 1
 } weft_ll_layout;
 
