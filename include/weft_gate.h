@@ -30,7 +30,7 @@ typedef enum weft_gate_group_score {
 typedef enum weft_gate_weights {
     WEFT_GATE_WEIGHTS_AS_SCORED = 0, /* score * scale */
     /* score / (sum of the token's chosen scores + 1e-20) * scale. With softmax that is softmax over
-     * the chosen logits alone. */
+     * the chosen logits alone, unless the sum is near 1e-20. The gradient leaves the 1e-20 out. */
     WEFT_GATE_WEIGHTS_NORMALISED = 1
 } weft_gate_weights;
 
@@ -42,11 +42,12 @@ typedef enum weft_gate_weights {
  *
  * Of the groups of num_experts / num_groups experts, which lie side by side, the num_kept_groups
  * with the best scores remain, and of their experts the num_topk with the best choice[e], the best
- * first. Among equals the lower index is better. Experts whose choice[e] is NaN, and groups whose
- * score is NaN, are never chosen. In softmax, logits that are NaN do not count, and if some are
- * infinite, these share 1. If fewer than num_topk experts remain, the rest of the row is -1 with
- * weight 0. For a token that the mask leaves out all of the row is so. weft_ep_layout,
- * weft_ep_dispatch and weft_ll_dispatch take such rows.
+ * first. Among equals the lower index is better. Experts whose choice[e] is NaN are never chosen,
+ * nor groups whose score is NaN where fewer than all groups are kept. In softmax, logits that are
+ * NaN do not count. If some are +infinity, or all are -infinity, these share 1. If fewer than
+ * num_topk experts remain, the rest of the row is -1 with weight 0. For a token that the mask
+ * leaves out all of the row is so. weft_ep_layout, weft_ep_dispatch and weft_ll_dispatch take such
+ * rows.
  *
  * All in fp32, of operations that are rounded one by one, and the same bits on every machine.
  * docs/gate.md has the errors.
@@ -109,7 +110,7 @@ typedef struct weft_gate_args {
     uint64_t logits_stride_bytes;   /* between rows; 0: they lie side by side */
     int32_t num_tokens;
     int32_t num_experts;   /* 1..WEFT_GATE_MAX_EXPERTS */
-    int32_t num_topk;      /* 1..WEFT_MAX_TOPK, at most num_experts */
+    int32_t num_topk;      /* 1..WEFT_MAX_TOPK, at most the experts of the kept groups */
     weft_dtype dtype;      /* WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
     weft_dtype index_type; /* WEFT_INT32 or WEFT_INT64 */
     weft_gate_score score;
@@ -151,7 +152,8 @@ WEFT_API weft_result weft_gate_backward(weft_comm *comm, const weft_gate_backwar
 
 /* Balance without an auxiliary loss: experts with more tokens than the mean lose `step` of their
  * bias, those with fewer get it. Then the counts are 0, for the next step. So that all ranks have
- * the same biases, the counts are first summed over the ranks, by weft_coll_all_reduce. */
+ * the same biases, the counts are first summed over the ranks, by weft_coll_all_reduce; the sums
+ * must be below 2^32. All experts count, so those that a mask leaves out get `step` each time. */
 typedef struct weft_gate_balance_args {
     size_t size;
     float *bias;                    /* [num_experts]: changed */

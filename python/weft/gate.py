@@ -41,6 +41,9 @@ def choose(comm: Communicator, logits: Any, rule: Rule, *, bias: Any = None,
     """
     seen = _logits(comm, logits)
     num_tokens, num_experts = seen.shape
+    if not 1 <= rule.num_topk <= num_experts:
+        raise InvalidArgumentError(
+            f"num_topk is {rule.num_topk}, allowed are 1..{num_experts}, the experts of logits")
     shape = num_tokens, rule.num_topk
     topk_idx = arrays.empty(shape, logits, _index_name(index_type))
     topk_weights = arrays.empty(shape, logits, "float32")
@@ -85,7 +88,9 @@ def balance(comm: Communicator, bias: Any, counts: Any, step: float, *,
             stream: Stream | None = None) -> None:
     """Moves bias [E] of float32 by step towards the mean of counts [E] of int32, which become 0.
     Sum the counts over the ranks before."""
-    num_experts, = comm.view(counts, "counts").shape
+    seen = comm.view(counts, "counts")
+    arrays.require(seen, "counts", ("int32",), (None,))
+    num_experts = seen.shape[0]
     args = abi.GateBalanceArgs(
         bias=_optional(comm, bias, "bias", ("float32",), num_experts, writable=True),
         num_tokens_per_expert=_optional(comm, counts, "counts", ("int32",), num_experts,

@@ -285,17 +285,18 @@ class _Gate(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, comm, rule, options):
         topk_idx, topk_weights = gates.choose(comm, logits, rule, **options)
-        ctx.comm, ctx.rule, ctx.expert_mask = comm, rule, options.get("expert_mask")
-        ctx.save_for_backward(logits, topk_idx)
+        ctx.comm, ctx.rule, ctx.dtype = comm, rule, options.get("dtype")
+        # Saved: backward refuses a mask that has changed since.
+        ctx.save_for_backward(logits, topk_idx, options.get("expert_mask"))
         ctx.mark_non_differentiable(topk_idx)
         return topk_idx, topk_weights
 
     @staticmethod
     @once_differentiable
     def backward(ctx, _, grad_weights):
-        logits, topk_idx = ctx.saved_tensors
+        logits, topk_idx, expert_mask = ctx.saved_tensors
         grad = gates.backward(ctx.comm, logits, ctx.rule, topk_idx, grad_weights.contiguous(),
-                              expert_mask=ctx.expert_mask)
+                              expert_mask=expert_mask, dtype=ctx.dtype)
         return grad.to(logits.dtype), None, None, None
 
 

@@ -43,6 +43,11 @@ static weft_result check_aligned(uint64_t value, uint64_t bytes, const char *nam
                                name, (unsigned long long)value, (unsigned long long)bytes);
 }
 
+static weft_result check_address(const void *ptr, uint64_t element_bytes, const char *name)
+{
+    return check_aligned((uintptr_t)ptr, element_bytes, name);
+}
+
 static weft_result check_numbers(const struct common *common)
 {
     WEFT__TRY(weft__check_range(common->num_tokens, 0, INT32_MAX, "num_tokens"));
@@ -67,7 +72,7 @@ static weft_result check_logits(const struct common *common)
     const uint64_t element_bytes = wp_dtype_bytes(common->dtype);
     const uint64_t row_bytes = (uint64_t)common->num_experts * element_bytes;
     WEFT__TRY(weft__check_array(common->logits, common->num_tokens, "logits"));
-    WEFT__TRY(check_aligned((uintptr_t)common->logits, element_bytes, "logits"));
+    WEFT__TRY(check_address(common->logits, element_bytes, "logits"));
     WEFT__TRY(check_aligned(common->logits_stride_bytes, element_bytes, "logits_stride_bytes"));
     if (common->logits_stride_bytes != 0 && common->logits_stride_bytes < row_bytes)
         return weft__invalid(
@@ -140,6 +145,10 @@ static weft_result check_choose_memory(const weft_gate_args *args, const struct 
 {
     WEFT__TRY(weft__check_array(args->topk_idx, args->num_tokens, "topk_idx"));
     WEFT__TRY(weft__check_array(args->topk_weights, args->num_tokens, "topk_weights"));
+    WEFT__TRY(check_address(args->topk_idx, wp_dtype_bytes(args->index_type), "topk_idx"));
+    WEFT__TRY(check_address(args->topk_weights, sizeof(float), "topk_weights"));
+    WEFT__TRY(check_address(args->bias, sizeof(float), "bias"));
+    WEFT__TRY(check_address(args->num_tokens_per_expert, sizeof(int32_t), "num_tokens_per_expert"));
     const struct weft__extent extents[] = {
         extent_of_logits(common),
         extent_of_experts(common, "bias", WEFT__EXTENT_READ, args->bias, sizeof(float)),
@@ -161,6 +170,9 @@ static weft_result check_backward_memory(const weft_gate_backward_args *args,
     WEFT__TRY(weft__check_array(args->topk_idx, args->num_tokens, "topk_idx"));
     WEFT__TRY(weft__check_array(args->grad_weights, args->num_tokens, "grad_weights"));
     WEFT__TRY(weft__check_array(args->grad_logits, args->num_tokens, "grad_logits"));
+    WEFT__TRY(check_address(args->topk_idx, wp_dtype_bytes(args->index_type), "topk_idx"));
+    WEFT__TRY(check_address(args->grad_weights, sizeof(float), "grad_weights"));
+    WEFT__TRY(check_address(args->grad_logits, sizeof(float), "grad_logits"));
     const struct weft__extent extents[] = {
         extent_of_logits(common),
         extent_of_experts(common, "expert_mask", WEFT__EXTENT_READ, args->expert_mask, 1),
@@ -247,6 +259,8 @@ weft_result weft_gate_balance(weft_comm *comm, const weft_gate_balance_args *giv
     WEFT__TRY(weft__check_range(args.num_experts, 1, WEFT_GATE_MAX_EXPERTS, "num_experts"));
     WEFT__TRY(weft__check_not_null(args.bias, "bias"));
     WEFT__TRY(weft__check_not_null(args.num_tokens_per_expert, "num_tokens_per_expert"));
+    WEFT__TRY(check_address(args.bias, sizeof(float), "bias"));
+    WEFT__TRY(check_address(args.num_tokens_per_expert, sizeof(int32_t), "num_tokens_per_expert"));
     WEFT__TRY(check_finite(args.step, "step"));
     const uint64_t num_experts = (uint64_t)args.num_experts;
     const struct weft__extent extents[] = {

@@ -50,7 +50,8 @@ def deepseek_v3(x, bias):
 def sqrt_softplus(x, bias):
     scores = torch.nn.functional.softplus(x.double()).sqrt()
     idx = (scores + bias).topk(6)[1]
-    return idx, scores.gather(1, idx) * 1.5
+    weights = scores.gather(1, idx)
+    return idx, weights / (weights.sum(-1, keepdim=True) + 1e-20) * 1.5
 
 
 def deepseek_v2(x):
@@ -69,7 +70,7 @@ MODELS = [
     (mixtral, gate.Rule(2)),
     (gpt_oss, gate.Rule(4)),
     (deepseek_v3, gate.Rule(8, SIGMOID, scale=2.5, num_groups=8, num_kept_groups=4)),
-    (sqrt_softplus, gate.Rule(6, SQRT_SOFTPLUS, AS_SCORED, scale=1.5)),
+    (sqrt_softplus, gate.Rule(6, SQRT_SOFTPLUS, scale=1.5)),
     (deepseek_v2, gate.Rule(6, weights=AS_SCORED, scale=16, num_groups=8, num_kept_groups=3,
                             group_score=GateGroupScore.MAX)),
 ]

@@ -331,8 +331,8 @@ WP_PROGRAM(gate, warp, args)
     const int32_t thread = wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
     wp_admit_next(warp); /* it waits for nobody */
     begin_counts(warp, args, thread);
-    for (int32_t token = wp_launch_warp_idx(warp); token < args->num_tokens; token += num_warps)
-        gate_token(warp, args, token);
+    for (int64_t token = wp_launch_warp_idx(warp); token < args->num_tokens; token += num_warps)
+        gate_token(warp, args, (int32_t)token);
     add_counts(warp, args, thread);
     return WP_STATUS_OK;
 }

@@ -121,7 +121,7 @@ WP_PROGRAM(gate_backward, warp, args)
 {
     const int32_t num_warps = wp_num_launch_warps(warp);
     wp_admit_next(warp); /* it waits for nobody */
-    for (int32_t token = wp_launch_warp_idx(warp); token < args->num_tokens; token += num_warps)
-        backward_token(warp, args, token);
+    for (int64_t token = wp_launch_warp_idx(warp); token < args->num_tokens; token += num_warps)
+        backward_token(warp, args, (int32_t)token);
     return WP_STATUS_OK;
 }

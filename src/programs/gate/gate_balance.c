@@ -3,7 +3,7 @@
  * block, each warp of which finds the mean by itself. */
 #include "programs/gate/gate_balance.h"
 
-/* Warp-wide. Counts may have 31 bits, so their halves are summed apart. */
+/* Warp-wide. Counts have up to 32 bits, so their halves are summed apart. */
 WP_FN int64_t sum_counts(struct wp_warp *warp, const struct wp_gate_balance_args *args)
 {
     uint32_t low = 0, high = 0;
@@ -22,7 +22,7 @@ WP_PROGRAM(gate_balance, warp, args)
     const int64_t sum = sum_counts(warp, args);
     wp_block_sync(warp); /* all have read the counts */
     for (int32_t e = thread; e < args->num_experts; e += num_threads) {
-        const int64_t load = (int64_t)args->num_tokens_per_expert[e] * args->num_experts;
+        const int64_t load = (int64_t)(uint32_t)args->num_tokens_per_expert[e] * args->num_experts;
         if (load != sum)
             args->bias[e] += load < sum ? args->step : -args->step;
         args->num_tokens_per_expert[e] = 0;
