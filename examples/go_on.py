@@ -41,9 +41,9 @@ class Layer:
         return self.handle.combine(received.x)
 
 
-def go_on(layer, dead):
+def go_on(layer):
     """The layer of the ranks that are left, which has two copies of each expert again."""
-    comm = layer.comm.shrink([dead])
+    comm = layer.comm.shrink()
     numbers = {comm.parent_rank(rank): rank for rank in range(comm.num_ranks)}
     left = Layer(comm, [[numbers[rank] for rank in ranks if rank in numbers]
                         for ranks in layer.expert_ranks])
@@ -62,16 +62,19 @@ def main():
     layer.weights[:len(experts)] = experts[:, None] + 1
     victim, last_step = map(int, sys.argv[2:]) if sys.argv[1:2] == ["--kill"] else (-1, -1)
     draw, step = np.random.default_rng(rank), 0
-    while step < STEPS:
+    while True:
         if (rank, step) == (victim, last_step):
             threading.Timer(draw.random() / 500, os.kill, (os.getpid(), signal.SIGKILL)).start()
         x = draw.integers(-9, 9, (TOKENS, HIDDEN)).astype(np.float32)
         topk_idx = np.argsort(draw.random((TOKENS, EXPERTS)), axis=1)[:, :2].astype(np.int32)
         try:
+            if step == STEPS:
+                layer.comm.host_barrier()  # nobody leaves whom another one may still need
+                break
             out = layer.forward(x, topk_idx)
         except weft.RankFailedError as error:
             begin = time.monotonic()
-            layer = go_on(layer, error.rank)
+            layer = go_on(layer)
             # A rank may have finished a step in which another one has failed.
             step = min(int(other) for other in layer.comm.host_all_gather(b"%8d" % step))
             print(f"rank {rank}: {error}; {layer.comm.num_ranks} ranks go on with step {step} "

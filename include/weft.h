@@ -283,13 +283,13 @@ WEFT_API weft_result weft_comm_split(weft_comm *comm, int32_t color, int32_t key
 WEFT_API weft_result weft_comm_split_strided(weft_comm *comm, int32_t first, int32_t stride,
                                              int32_t num_ranks, const weft_comm_config *config,
                                              weft_comm **child);
-/* Collective among the ranks that are not `excluded` [num_excluded]: they form a new communicator,
- * in the same order, also after comm has failed, for example because excluded ranks have died. They
- * give the same excluded ranks, in any order, none twice. The excluded ranks take no part, and comm
- * stays as it is. If one more rank dies meanwhile, the call fails with WEFT_ERROR_RANK_FAILED, or
- * with WEFT_ERROR_TIMEOUT if that rank never came; then exclude this rank, too. The message has its
- * number in the new communicator. The process that serves the rendezvous must live: weft run, or
- * the one that called weft_unique_id_create. As ncclCommShrink. */
+/* Collective among the ranks that have not died and are not `excluded` [num_excluded]: they form a
+ * new communicator, in the same order, also after comm has failed. They give the same excluded
+ * ranks, in any order, none twice: ranks that live, but do not answer, for example. If one more
+ * rank dies meanwhile, it is left out, too. If a rank does not come, WEFT_ERROR_TIMEOUT tells its
+ * number in the new communicator. comm stays as it is. The process that serves the rendezvous must
+ * live: weft run, the one that called weft_unique_id_create or weft_rendezvous_serve, and rank 0
+ * under other launchers. As ncclCommShrink. */
 WEFT_API weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded,
                                       int32_t num_excluded, const weft_comm_config *config,
                                       weft_comm **child);

@@ -475,6 +475,8 @@ WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_a
  * comes from this rank where it is here, else from this node, else over the network; ranks that
  * have it give it in turn.
  *
+ * All ranks give the same planes; weft does not compare them.
+ *
  * src is only read, so `from` can serve meanwhile on other streams. What ranks wrote to src on
  * their streams before is what moves. When the operation has finished, all ranks have all weights
  * in dst: later operations use `to`, and src may be overwritten, perhaps as dst of the next layer.

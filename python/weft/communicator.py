@@ -116,9 +116,9 @@ class Communicator(Object):
         """Ranks first, first + stride, ... form a communicator; None for the others. Collective."""
         return self._split(lib.weft_comm_split_strided, (first, stride, num_ranks), config)
 
-    def shrink(self, excluded: Sequence[int], **config: int) -> Communicator:
-        """The other ranks form a communicator, in the same order, also after a failure. Collective
-        among them; they give the same excluded ranks."""
+    def shrink(self, excluded: Sequence[int] = (), **config: int) -> Communicator:
+        """The ranks that live, and are not excluded, form a communicator, in the same order, also
+        after a failure. Collective among them; they give the same excluded ranks."""
         listed = (ctypes.c_int32 * len(excluded))(*excluded)
         child = self._split(lib.weft_comm_shrink, (listed, len(excluded)), config)
         assert child is not None

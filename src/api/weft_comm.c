@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/comm.h"
 
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +11,7 @@
 #include "api/overlap.h"
 #include "api/structs.h"
 #include "coll/comm_barrier.h"
+#include "comm/host/thread.h"
 #include "comm/rendezvous/bootstrap.h"
 #include "machine/host.h"
 #include "memory/registered.h"
@@ -181,19 +184,62 @@ static weft_result check_excluded(const weft_comm *comm, const int32_t *excluded
     return WEFT_OK;
 }
 
-static int is_among(int32_t rank, const int32_t *ranks, int32_t num_ranks)
+/* Those that are not excluded, and have not died as far as this rank knows. Returns how many. */
+static int32_t list_rest(const weft_comm *comm, const int32_t *excluded, int32_t num_excluded,
+                         int32_t *ranks)
 {
-    for (int32_t i = 0; i < num_ranks; i++)
-        if (ranks[i] == rank)
-            return 1;
-    return 0;
+    int32_t num_ranks = 0;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        int is_out = atomic_load(&comm->status.rank_states[rank]) == WEFT__RANK_DEAD;
+        for (int32_t i = 0; i < num_excluded; i++)
+            is_out |= excluded[i] == rank;
+        if (!is_out)
+            ranks[num_ranks++] = rank;
+    }
+    return num_ranks;
+}
+
+static weft_result shrink_to(weft_comm *comm, const int32_t *ranks, int32_t num_ranks,
+                             const weft_comm_config *config, weft_comm **child)
+{
+    weft_comm *created;
+    int32_t *parent_ranks = malloc((size_t)comm->num_ranks * sizeof *parent_ranks);
+    WEFT__CHECK_MEMORY(parent_ranks, "no memory for %d ranks", comm->num_ranks);
+    const weft_result result = weft__comm_shrink(comm, ranks, num_ranks, config, &created);
+    if (result != WEFT_OK) {
+        free(parent_ranks);
+        return result;
+    }
+    memcpy(parent_ranks, ranks, (size_t)num_ranks * sizeof *ranks);
+    created->parent_ranks = parent_ranks;
+    return finish(created, child);
+}
+
+/* Fills `ranks`. If one of them has died meanwhile, all hear of it soon, and try without it. */
+static weft_result shrink(weft_comm *comm, const int32_t *excluded, int32_t num_excluded,
+                          int32_t *ranks, const weft_comm_config *config, weft_comm **child)
+{
+    enum { NEWS_MS = 1000 };
+    char message[WEFT__MAX_TEXT_BYTES];
+    for (;;) {
+        const int32_t num_ranks = list_rest(comm, excluded, num_excluded, ranks);
+        const struct weft__watch watch = {&comm->status, ranks, num_ranks};
+        const weft_result result = shrink_to(comm, ranks, num_ranks, config, child);
+        if (result != WEFT_ERROR_RANK_FAILED)
+            return result;
+        snprintf(message, sizeof message, "%s", weft__last_error());
+        const int64_t deadline_ns = weft__now_ns() + NEWS_MS * WEFT__NS_PER_MS;
+        while (weft__watch_check(&watch) == WEFT_OK && weft__now_ns() < deadline_ns)
+            poll(NULL, 0, 1);
+        if (weft__watch_check(&watch) == WEFT_OK)
+            return weft__error(result, "%s", message);
+    }
 }
 
 weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded, int32_t num_excluded,
                              const weft_comm_config *user_config, weft_comm **child)
 {
     weft_comm_config config;
-    weft_comm *created;
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(child, "child"));
@@ -203,18 +249,10 @@ weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded, int32_t n
     WEFT__TRY(read_config(user_config, &config));
     int32_t *ranks = malloc((size_t)comm->num_ranks * sizeof *ranks);
     WEFT__CHECK_MEMORY(ranks, "no memory for %d ranks", comm->num_ranks);
-    int32_t num_ranks = 0;
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        if (!is_among(rank, excluded, num_excluded))
-            ranks[num_ranks++] = rank;
     weft__comm_enter(comm, WEFT__CALL_COMM_SHRINK);
-    const weft_result result = weft__comm_shrink(comm, ranks, num_ranks, &config, &created);
-    if (result != WEFT_OK) {
-        free(ranks);
-        return result;
-    }
-    created->parent_ranks = ranks;
-    return finish(created, child);
+    const weft_result result = shrink(comm, excluded, num_excluded, ranks, &config, child);
+    free(ranks);
+    return result;
 }
 
 weft_result weft_comm_destroy(weft_comm *comm)

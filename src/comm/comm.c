@@ -27,8 +27,8 @@ struct origin {
     int32_t rank, num_ranks;
     int32_t num_nodes; /* virtual ones; 0: by node_key */
     weft_comm_config config;
-    weft_comm *parent;            /* of a split or shrunk one; NULL: none */
-    struct weft__status *watched; /* when it fails, so does the meeting; NULL: none */
+    weft_comm *parent;        /* of a split or shrunk one; NULL: none */
+    struct weft__watch watch; /* ends the meeting */
     const struct weft__comm_hooks *hooks;
 };
 
@@ -163,7 +163,7 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
                                                .waits = &comm->waits,
                                                .standing = &comm->standing,
                                                .comm = comm,
-                                               .watched = origin->watched};
+                                               .watch = origin->watch};
     WEFT__TRY(weft__link_open(&options, comm->identities, &comm->link));
     /* Reported only now: over the link the other ranks can be told. */
     return result == WEFT_OK ? WEFT_OK : weft__error(result, "%s", message);
@@ -230,7 +230,8 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
 
 /* The others, who have met this rank or wait for it to come, hear why it fails. Before it has
  * connected it can tell them by way of the communicator that is split; without that they hear at
- * the deadline that it did not come. */
+ * the deadline that it did not come. So do those of a shrunk communicator, whose key is used again
+ * by the next attempt. */
 static void withdraw(const struct origin *origin, weft_comm *comm, weft_result result)
 {
     const char *why = weft__last_error();
@@ -238,7 +239,8 @@ static void withdraw(const struct origin *origin, weft_comm *comm, weft_result r
     if (comm != NULL && comm->link != NULL) {
         weft__status_fail(&comm->status, result, comm->rank, "rank %d: %.400s", name, why);
         weft__comm_tell_failure(comm);
-    } else if (origin->parent != NULL && origin->parent->link != NULL) {
+    } else if (origin->parent != NULL && origin->watch.ranks == NULL &&
+               origin->parent->link != NULL) {
         struct weft__absence absence = {.key = origin->key,
                                         .rank = origin->rank,
                                         .num_ranks = origin->num_ranks,
@@ -338,6 +340,7 @@ void weft__comm_destroy(weft_comm *comm)
         close(comm->socket_fd);
     free(comm->identities);
     free(comm->fd_marks);
+    free(comm->shrunk);
     weft__topology_destroy(&comm->topology);
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
@@ -490,8 +493,10 @@ weft_result weft__comm_find_cause(weft_comm *comm, weft_result result)
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child)
 {
-    struct origin origin = {
-        .point = comm->point, .parent = comm, .watched = &comm->status, .hooks = comm->hooks};
+    struct origin origin = {.point = comm->point,
+                            .parent = comm,
+                            .watch = {.status = &comm->status},
+                            .hooks = comm->hooks};
     const struct choice mine = {.color = color, .key = key};
     weft_result result = read_config(config, &origin);
     if (result != WEFT_OK)
@@ -515,19 +520,47 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
     return result;
 }
 
-/* The key has no count of calls: a rank that has learned of two deaths at once meets those that
- * have tried without the first one before. */
+/* How many communicators ranks have shrunk to. The ranks of each list count for themselves, since
+ * others may lack the call. */
+struct weft__shrunk {
+    uint64_t ranks_key;
+    uint64_t count;
+};
+
+/* The entry of these ranks, new if there is none; NULL: no memory. */
+static struct weft__shrunk *find_shrunk(weft_comm *comm, uint64_t ranks_key)
+{
+    for (int32_t i = 0; i < comm->num_shrunk; i++)
+        if (comm->shrunk[i].ranks_key == ranks_key)
+            return &comm->shrunk[i];
+    struct weft__shrunk *longer =
+        realloc(comm->shrunk, (size_t)(comm->num_shrunk + 1) * sizeof(*longer));
+    if (longer == NULL)
+        return NULL;
+    comm->shrunk = longer;
+    longer[comm->num_shrunk] = (struct weft__shrunk){.ranks_key = ranks_key};
+    return &longer[comm->num_shrunk++];
+}
+
 weft_result weft__comm_shrink(weft_comm *comm, const int32_t *ranks, int32_t num_ranks,
                               const weft_comm_config *config, weft_comm **child)
 {
-    struct origin origin = {
-        .point = comm->point, .num_ranks = num_ranks, .parent = comm, .hooks = comm->hooks};
+    struct origin origin = {.point = comm->point,
+                            .num_ranks = num_ranks,
+                            .parent = comm,
+                            .watch = {&comm->status, ranks, num_ranks},
+                            .hooks = comm->hooks};
     WEFT__TRY(read_config(config, &origin));
     WEFT__TRY(read_num_nodes(&origin));
     while (ranks[origin.rank] != comm->rank)
         origin.rank++;
-    origin.key = weft__hash(WEFT__HASH_SEED, &comm->key, sizeof(comm->key));
-    origin.key = weft__hash(origin.key, "shrink", 6); /* no split has this key */
-    origin.key = weft__hash(origin.key, ranks, (size_t)num_ranks * sizeof(*ranks));
-    return create(&origin, child);
+    uint64_t key = weft__hash(WEFT__HASH_SEED, &comm->key, sizeof(comm->key));
+    key = weft__hash(key, "shrink", 6); /* no split has this key */
+    key = weft__hash(key, ranks, (size_t)num_ranks * sizeof(*ranks));
+    struct weft__shrunk *shrunk = find_shrunk(comm, key);
+    WEFT__CHECK_MEMORY(shrunk, "no memory to shrink a communicator");
+    origin.key = weft__hash(key, &shrunk->count, sizeof(shrunk->count));
+    const weft_result result = create(&origin, child);
+    shrunk->count += result == WEFT_OK;
+    return result;
 }

@@ -97,6 +97,8 @@ struct weft_comm {
     } clock;
     uint64_t job; /* no other job has it; that of the parent, or of the rendezvous and its secret */
     int32_t num_splits;          /* part of the key of the next split */
+    struct weft__shrunk *shrunk; /* [num_shrunk], what has been shrunk from it */
+    int32_t num_shrunk;
     struct weft__call_step step; /* of the next exchange of the hosts */
     /* [num_ranks] in the communicator that it was made from; NULL: from none. Of the api layer. */
     int32_t *parent_ranks;
@@ -112,7 +114,7 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child);
 /* The same of the parent's ranks `ranks` [num_ranks], this one among them, which alone take part,
- * also after a failure. */
+ * also after a failure. RANK_FAILED: one of them died. */
 weft_result weft__comm_shrink(weft_comm *comm, const int32_t *ranks, int32_t num_ranks,
                               const weft_comm_config *config, weft_comm **child);
 /* A child fails when one of its ranks or the rendezvous dies: comm hears of that too, and knows the

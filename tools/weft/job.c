@@ -165,7 +165,7 @@ weft_result job_check_signals(weft_comm *comm, struct job_pace *pace)
 
 int job_status_after_signals(const char *name, weft_comm *comm, const char *what, int status)
 {
-    const int number = agreed_signal != 0 ? agreed_signal : signals_noted();
+    const int number = agreed_signal;
     if (number == 0 || status != EXIT_SUCCESS)
         return status;
     if (weft_comm_rank(comm) == 0)

@@ -173,3 +173,15 @@ weft_result weft__status_await_failure(struct weft__status *status, int64_t time
     pthread_mutex_unlock(&status->mutex);
     return weft__status_check(status);
 }
+
+weft_result weft__watch_check(const struct weft__watch *watch)
+{
+    if (watch->status == NULL)
+        return WEFT_OK;
+    if (watch->ranks == NULL)
+        return weft__status_check(watch->status);
+    for (int32_t i = 0; i < watch->num_ranks; i++)
+        if (atomic_load(&watch->status->rank_states[watch->ranks[i]]) == WEFT__RANK_DEAD)
+            return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d died", watch->ranks[i]);
+    return WEFT_OK;
+}

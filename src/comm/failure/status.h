@@ -62,6 +62,15 @@ void weft__status_lose_rank(struct weft__status *status, int32_t rank, const cha
 /* Whether there are such objects. */
 int weft__status_is_tolerant(const struct weft__status *status);
 /* Whether the rank has left or died: it signals nothing more, but what it signalled stands. */
+/* A wait of the host ends early by the failure of `status`; or, with ranks, by the death of one of
+ * them, whatever else has failed. */
+struct weft__watch {
+    struct weft__status *status; /* NULL: nothing does */
+    const int32_t *ranks;        /* [num_ranks]; NULL: the failure */
+    int32_t num_ranks;
+};
+weft_result weft__watch_check(const struct weft__watch *watch);
+
 static inline int weft__status_rank_is_gone(const struct weft__status *status, int32_t rank)
 {
     return atomic_load(&status->rank_states[rank]) != WEFT__RANK_ALIVE;

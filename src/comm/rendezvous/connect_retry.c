@@ -19,7 +19,7 @@ enum {
     ATTEMPT_MS = 2000,      /* for one address to answer */
     GREETING_MS = 500,      /* for one of several ports to greet, doubled each time */
     MAX_GREETING_MS = 4000, /* up to this */
-    LOOK_UP_MS = 50,        /* between looks at the watched status */
+    LOOK_UP_MS = 50,        /* between looks at what is watched */
     GOODBYE_MS = 1000,      /* for the rendezvous to read it */
     GRACE_MS = 2000         /* the rendezvous knows more about a timeout: it goes first */
 };
@@ -29,7 +29,7 @@ static const char strange_listener[] = "who listens there is no rendezvous, or o
 struct meeting {
     const struct weft__meeting_point *point; /* with the port that is tried */
     const struct weft__hello *hello;
-    struct weft__status *watched;
+    struct weft__watch watch;
     struct weft__wire *wire;
     struct weft__identity *server, *table;
     int64_t deadline_ns;
@@ -119,21 +119,16 @@ static int connect_once(struct meeting *meeting)
     return fd;
 }
 
-static weft_result check_watched(struct weft__status *watched)
-{
-    return watched != NULL ? weft__status_check(watched) : WEFT_OK;
-}
-
-enum weft__wire_result weft__next_frame(struct weft__status *watched, struct weft__wire *wire,
+enum weft__wire_result weft__next_frame(const struct weft__watch *watch, struct weft__wire *wire,
                                         int64_t deadline_ns, struct weft__frame *frame)
 {
     for (;;) {
         enum weft__wire_result result = weft__wire_receive(wire, frame);
         if (result != WEFT__WIRE_EMPTY || weft__now_ns() >= deadline_ns ||
-            check_watched(watched) != WEFT_OK)
+            weft__watch_check(watch) != WEFT_OK)
             return result;
         int timeout_ms = weft__poll_timeout_ms(deadline_ns);
-        if (watched != NULL && timeout_ms > LOOK_UP_MS)
+        if (watch->status != NULL && timeout_ms > LOOK_UP_MS)
             timeout_ms = LOOK_UP_MS;
         struct pollfd readable = {
             .fd = wire->fd, .events = weft__wire_has_output(wire) ? POLLIN | POLLOUT : POLLIN};
@@ -181,7 +176,7 @@ static enum weft__wire_result await_greeting(struct meeting *meeting, struct wef
     struct weft__frame frame;
     struct weft__greeting greeting;
     enum weft__wire_result result =
-        weft__next_frame(meeting->watched, wire, meeting->greeting_ns, &frame);
+        weft__next_frame(&meeting->watch, wire, meeting->greeting_ns, &frame);
     if (result != WEFT__WIRE_OK)
         return result;
     if (frame.type != WEFT__FRAME_GREETING || frame.body_bytes != sizeof(greeting))
@@ -212,7 +207,7 @@ static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wi
     if (result == WEFT__WIRE_OK)
         result = send_hello(meeting, wire);
     if (result == WEFT__WIRE_OK)
-        result = weft__next_frame(meeting->watched, wire, meeting->deadline_ns, &frame);
+        result = weft__next_frame(&meeting->watch, wire, meeting->deadline_ns, &frame);
     if (result == WEFT__WIRE_OK && frame.type == WEFT__FRAME_FAILED &&
         frame.body_bytes == sizeof(struct weft__failure_notice))
         note_refusal(meeting, &frame);
@@ -234,7 +229,7 @@ static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wi
     struct weft__frame frame;
     size_t table_bytes = (size_t)meeting->hello->num_ranks * sizeof(*table);
     enum weft__wire_result result = weft__next_frame(
-        meeting->watched, wire, meeting->deadline_ns + GRACE_MS * WEFT__NS_PER_MS, &frame);
+        &meeting->watch, wire, meeting->deadline_ns + GRACE_MS * WEFT__NS_PER_MS, &frame);
     if (result == WEFT__WIRE_OK && frame.type == WEFT__FRAME_TABLE &&
         frame.body_bytes == table_bytes) {
         memcpy(table, frame.body, table_bytes);
@@ -249,7 +244,7 @@ static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wi
     }
     if (result == WEFT__WIRE_NO_MEMORY)
         return run_out_of_memory(meeting, wire);
-    weft_result watched = check_watched(meeting->watched);
+    weft_result watched = weft__watch_check(&meeting->watch);
     if (watched != WEFT_OK)
         return watched;
     if (result == WEFT__WIRE_EMPTY)
@@ -357,7 +352,7 @@ weft_result weft__connect(const struct weft__connection_request *request, struct
 {
     const struct weft__hello *hello = request->hello;
     struct meeting meeting = {.hello = hello,
-                              .watched = request->watched,
+                              .watch = request->watch,
                               .wire = wire,
                               .server = server,
                               .table = table,
@@ -369,7 +364,7 @@ weft_result weft__connect(const struct weft__connection_request *request, struct
         weft_result result = attempt_ports(&meeting, request->point, &over);
         if (over)
             return result;
-        result = check_watched(meeting.watched);
+        result = weft__watch_check(&meeting.watch);
         if (result != WEFT_OK)
             return result;
         if (weft__now_ns() >= meeting.deadline_ns)

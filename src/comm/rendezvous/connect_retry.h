@@ -5,9 +5,9 @@
 #include "comm/rendezvous/wire.h"
 #include "weft.h"
 
-/* Waits for a frame until deadline_ns, or until `watched` (NULL: nothing) fails; WEFT__WIRE_EMPTY:
- * none came. */
-enum weft__wire_result weft__next_frame(struct weft__status *watched, struct weft__wire *wire,
+/* Waits for a frame until deadline_ns, or until what is watched fails; WEFT__WIRE_EMPTY: none
+ * came. */
+enum weft__wire_result weft__next_frame(const struct weft__watch *watch, struct weft__wire *wire,
                                         int64_t deadline_ns, struct weft__frame *frame);
 
 /* Connects to a rendezvous and takes its greeting. TIMEOUT: none comes. SYSTEM:
@@ -19,7 +19,7 @@ weft_result weft__connect_to_rendezvous(const struct weft__meeting_point *point,
 struct weft__connection_request {
     struct weft__meeting_point *point; /* has the port of the rendezvous once that is found */
     const struct weft__hello *hello;
-    struct weft__status *watched; /* when it fails, so does the meeting; NULL: none */
+    struct weft__watch watch; /* ends the meeting */
 };
 
 /* Meets the other ranks: on WEFT_OK the wire is connected, `server` tells the process of the

@@ -275,7 +275,7 @@ static weft_result start(struct weft__link *link, const struct weft__link_option
     WEFT__CHECK_MEMORY(link->table, "no memory for %d ranks", hello->num_ranks);
     WEFT__TRY(make_spares(link));
     const struct weft__connection_request request = {
-        .point = options->point, .hello = hello, .watched = options->watched};
+        .point = options->point, .hello = hello, .watch = options->watch};
     weft_result result = weft__connect(&request, &link->wire, &link->server, link->table);
     if (result != WEFT_OK)
         return result;

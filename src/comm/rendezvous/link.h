@@ -16,9 +16,8 @@ struct weft__link_options {
     struct weft__status *status;       /* news go here; must outlive the link */
     struct weft__waits *waits;         /* for answers to other ranks; must outlive the link */
     struct weft__standing *standing;   /* for the rendezvous; must outlive the link */
-    weft_comm *comm; /* whose link it is: its monitor reports on it (weft__comm_report) */
-    struct weft__status *watched; /* of the communicator that is split: when it fails, so does the
-                                     meeting; NULL: none */
+    weft_comm *comm;          /* whose link it is: its monitor reports on it (weft__comm_report) */
+    struct weft__watch watch; /* of the communicator that is split; ends the meeting */
 };
 
 /* Connects to the point, which may come up later, introduces this rank and waits until all ranks of

@@ -92,7 +92,7 @@ static weft_result look(struct view *view, struct weft__wire *wire, int64_t time
         struct weft__frame frame;
         enum weft__wire_result result = WEFT__WIRE_EMPTY;
         if (weft__now_ns() < deadline_ns)
-            result = weft__next_frame(NULL, wire, deadline_ns, &frame);
+            result = weft__next_frame(&(struct weft__watch){0}, wire, deadline_ns, &frame);
         if (result == WEFT__WIRE_OK)
             WEFT__TRY(take(view, &frame));
         else if (result != WEFT__WIRE_EMPTY)
