@@ -247,10 +247,6 @@ TEST_ON_RANKS(refusals_name_the_argument, RANKS_THREADS, 1)
     BOTH_REFUSED(logits, actor.block + 1, "must be a multiple of 2");
     BOTH_REFUSED(logits_stride_bytes, 510, "logits_stride_bytes is 510, allowed are 0 and 512");
     BOTH_REFUSED(topk_idx, NULL, "topk_idx is NULL");
-    BOTH_REFUSED(topk_idx, actor.block + 8196, "must be a multiple of 8");
-    REFUSED(bias, (float *)(actor.block + 8194), "bias is ");
-    REFUSED(topk_weights, (float *)(actor.block + 12290), "topk_weights is ");
-    REFUSED(num_tokens_per_expert, (int32_t *)(actor.block + 16385), "num_tokens_per_expert is ");
     REFUSED(topk_weights, NULL, "topk_weights is NULL");
     REFUSED(topk_idx, actor.block + 8, "overlap");
     REFUSED(num_tokens_per_expert, (int32_t *)actor.block, "overlap");
@@ -266,6 +262,18 @@ TEST_ON_RANKS(refusals_name_the_argument, RANKS_THREADS, 1)
     REFUSED(reserved, 1, "reserved is 1, must be 0");
     REFUSED_BY(weft_gate_backward, good_backward, grad_weights, NULL, "grad_weights is NULL");
     REFUSED_BY(weft_gate_backward, good_backward, grad_logits, (float *)actor.block, "overlap");
+    return close_actor(&actor);
+}
+
+TEST_ON_RANKS(arrays_must_be_aligned, RANKS_THREADS, 1)
+{
+    struct actor actor;
+    if (open_actor(context, &actor))
+        return 1;
+    BOTH_REFUSED(topk_idx, actor.block + 8196, "must be a multiple of 8");
+    REFUSED(bias, (float *)(actor.block + 8194), "bias is ");
+    REFUSED(topk_weights, (float *)(actor.block + 12290), "topk_weights is ");
+    REFUSED(num_tokens_per_expert, (int32_t *)(actor.block + 16385), "num_tokens_per_expert is ");
     REFUSED_BY(weft_gate_backward, good_backward, grad_weights, (float *)(actor.block + 12289),
                "grad_weights is ");
     REFUSED_BY(weft_gate_backward, good_backward, grad_logits, (float *)(actor.block + 16386),
