@@ -29,9 +29,7 @@ static void note(int signal_number)
 void signals_heed(enum signals_second second)
 {
     const struct sigaction action = {
-        .sa_handler = note,
-        /* A write of results goes on; waits of poll end all the same. */
-        .sa_flags = SA_RESTART | (second == SIGNALS_SECOND_KILLS ? (int)SA_RESETHAND : 0)};
+        .sa_handler = note, .sa_flags = second == SIGNALS_SECOND_KILLS ? (int)SA_RESETHAND : 0};
     static const int numbers[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction before;
