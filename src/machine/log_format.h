@@ -75,8 +75,8 @@ WP_FN uint32_t weft__log_code(uint32_t bits, struct weft__log_range range)
     const float position = (float)(above > 0 ? above : 0) * range.inverse;
     const float nearest = (position < WEFT__LOG_STEPS ? position : WEFT__LOG_STEPS) + 0.5f;
     const uint32_t code = sign | (1u + (uint32_t)(int32_t)nearest);
-    const int is_zero = (magnitude == 0) |
-                        (2.0f * weft__scale_of_bits(magnitude) < weft__scale_of_bits(range.base));
+    const int is_zero =
+        (magnitude == 0) | (2.0f * wp_float_of(magnitude) < wp_float_of(range.base));
     const uint32_t number = is_zero ? 0 : code;
     return magnitude >= 0x7f800000u ? WEFT__LOG_NAN : number;
 }

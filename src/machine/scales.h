@@ -12,14 +12,14 @@ struct weft__scale {
     float multiplier; /* what its elements are multiplied with */
 };
 
-WP_FN uint32_t weft__scale_bits_of(float value)
+WP_FN uint32_t wp_bits_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-WP_FN float weft__scale_of_bits(uint32_t bits)
+WP_FN float wp_float_of(uint32_t bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);
@@ -37,16 +37,16 @@ WP_FN uint32_t weft__finite_magnitude(uint32_t bits)
 WP_FN struct weft__scale weft__scale_of_group(uint32_t greatest_magnitude, weft_dtype narrow,
                                               enum wp_scale_kind kind)
 {
-    const float greatest = weft__scale_of_bits(greatest_magnitude);
+    const float greatest = wp_float_of(greatest_magnitude);
     const float amax = greatest > 1e-4f ? greatest : 1e-4f;
     const float most = narrow == WEFT_INT8 ? 127.0f : 448.0f;
     struct weft__scale scale;
-    scale.bits = weft__scale_bits_of(narrow == WEFT_INT8 ? amax / 127.0f : amax * (1.0f / 448.0f));
+    scale.bits = wp_bits_of(narrow == WEFT_INT8 ? amax / 127.0f : amax * (1.0f / 448.0f));
     scale.multiplier = most / amax;
     if (kind != WP_SCALE_FP32) {
         /* Exponents of such scales are far from both ends. */
         scale.bits = (scale.bits + 0x7fffffu) & 0x7f800000u;
-        scale.multiplier = weft__scale_of_bits((254u << 23) - scale.bits);
+        scale.multiplier = wp_float_of((254u << 23) - scale.bits);
     }
     return scale;
 }

@@ -20,20 +20,6 @@ enum {
 
 /* ------------------------------------------------------------------ numbers */
 
-WP_FN uint32_t wp_bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-WP_FN float wp_float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 WP_FN float wp_nan(void)
 {
     return wp_float_of(0x7fffffffu);
@@ -228,8 +214,8 @@ WP_FN float wp_gate_greatest(struct wp_warp *warp, const struct wp_gate_row *row
     return greatest == 0 ? wp_nan() : wp_float_of_order(greatest);
 }
 
-/* The same order on every machine: experts e, e + 32, ... one after the other, then these 32 sums
- * by halves. */
+/* Every machine adds in this order: experts e, e + 32, ... one after the other; then the 32 sums by
+ * halves. */
 WP_FN float wp_gate_sum(struct wp_warp *warp, const struct wp_gate_row *row)
 {
     float *sums = (float *)wp_warp_shared(warp), own_sums[WP_GATE_WORD_OWN] = {0};
