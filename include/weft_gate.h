@@ -40,12 +40,12 @@ typedef enum weft_gate_weights {
  *     score[e]  = the softmax, sigmoid or sqrt-softplus of logit[e]
  *     choice[e] = score[e] + bias[e]
  *
- * Of the groups of num_experts / num_groups experts, which lie side by side, the num_kept_groups
- * with the best scores remain, and of their experts the num_topk with the best choice[e], the best
- * first. Among equals the lower index is better. Experts whose choice[e] is NaN are never chosen,
- * nor groups whose score is NaN where fewer than all groups are kept. In softmax, logits that are
- * NaN do not count. If some are +infinity, or all are -infinity, these share 1. If fewer than
- * num_topk experts remain, the rest of the row is -1 with weight 0. For a token that the mask
+ * A group is num_experts / num_groups experts, side by side. The num_kept_groups groups with the
+ * best scores remain. The token gets the num_topk experts of these groups with the best choice[e],
+ * the best first. Among equals the lower index is better. Experts whose choice[e] is NaN are never
+ * chosen, nor groups whose score is NaN where fewer than all groups are kept. In softmax, logits
+ * that are NaN do not count. If some are +infinity, or all are -infinity, these share 1. If fewer
+ * than num_topk experts remain, the rest of the row is -1 with weight 0. For a token that the mask
  * leaves out all of the row is so. weft_ep_layout, weft_ep_dispatch and weft_ll_dispatch take such
  * rows.
  *

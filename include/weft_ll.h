@@ -30,7 +30,7 @@ extern "C" {
  *   and no thread except, over several nodes, the network's. Call the receive phase when its data
  *   are needed, with the arguments of receiving alone. It receives the oldest operation that was
  *   sent and not received. While there is one, an operation of its kind in one launch is refused.
- *   What is sent may be overwritten when the send phase has finished.
+ *   The inputs of the send phase may be overwritten when it has finished.
  * - Order. Rows are in (source rank, token) order, sums as each function says. Results are the same
  *   to the bit on all machines, whatever the number of blocks and whenever rows come.
  * - Masks. With WEFT_LL_MASK a rank that is missing when a wait ends is masked by the one that

@@ -113,8 +113,8 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 /* The child is on its parent's machine. */
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child);
-/* The same of the parent's ranks `ranks` [num_ranks], this one among them, which alone take part,
- * also after a failure. RANK_FAILED: one of them died. */
+/* Makes a communicator of the ranks `ranks` [num_ranks] of comm, this rank among them. They alone
+ * take part, also after a failure. RANK_FAILED: one of them died. */
 weft_result weft__comm_shrink(weft_comm *comm, const int32_t *ranks, int32_t num_ranks,
                               const weft_comm_config *config, weft_comm **child);
 /* A child fails when one of its ranks or the rendezvous dies: comm hears of that too, and knows the

@@ -86,7 +86,7 @@ int ranks_run_host(int32_t num_ranks, rank_function function);
     }                                                                                              \
     static int name##_on_rank(struct ranks_context *context __attribute__((unused)))
 
-/* The same by ranks_run_host. */
+/* A test that ranks_run_host runs on every rank. */
 #define TEST_ON_HOST(name, num_ranks)                                                              \
     static int name##_on_rank(struct ranks_context *context);                                      \
     TEST_CALL(name, assert_int_equal(ranks_run_host(num_ranks, name##_on_rank), 0))                \

@@ -50,8 +50,8 @@ void weft__heap_destroy(struct weft__heap *heap);
 
 /* The work behind weft_heap_ptr and its like. */
 weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr);
-/* The same for a caller who zeroes the memory: what follows the first *dirty_bytes is zero, and
- * touching it would cost a page fault for each page. */
+/* As weft__heap_alloc, for a caller that needs zeroes. It must clear the first *dirty_bytes. The
+ * bytes behind are zero, and a store to them would cost a page fault for each page. */
 weft_result weft__heap_alloc_to_zero(weft_comm *comm, uint64_t bytes, void **ptr,
                                      uint64_t *dirty_bytes);
 weft_result weft__heap_free(struct weft__heap *heap, void *ptr);
