@@ -5,7 +5,7 @@
 static weft_result launch(weft_comm *comm, const struct weft__program_run *of_tokens,
                           int32_t num_tokens, weft_stream *stream)
 {
-    const struct weft__work work = {.kind = WEFT__WORK_FEW_ROWS, .num_tokens = num_tokens};
+    const struct weft__work work = {.kind = WEFT__WORK_TOKENS, .num_tokens = num_tokens};
     struct weft__program_run run = *of_tokens;
     WEFT__TRY(weft__status_check(&comm->status));
     if (num_tokens == 0)

@@ -20,8 +20,9 @@ enum weft__admission {
 
 /* Other work that runs while a launch does. */
 enum weft__neighbours {
-    WEFT__AWAITS_RANKS,     /* nothing that it waits for, but launches of ranks */
-    WEFT__AWAITS_OTHER_WORK /* kernels or threads of the caller's: they must have cores, too */
+    WEFT__AWAITS_RANKS,      /* nothing that it waits for, but launches of ranks */
+    WEFT__AWAITS_OTHER_WORK, /* kernels or threads of the caller's: they must have cores, too */
+    WEFT__AWAITS_NOTHING     /* its blocks may run one after the other */
 };
 
 struct weft__grid {
@@ -37,6 +38,7 @@ struct weft__grid {
 /* The work of a launch, for the choice of its grid. */
 enum weft__work_kind {
     WEFT__WORK_COUNT,     /* reads and counts, moves no rows */
+    WEFT__WORK_TOKENS,    /* computes something of each token, waits for no rank */
     WEFT__WORK_PUSH_ROWS, /* copies rows of this rank to others */
     WEFT__WORK_PULL_ROWS, /* sums rows of others */
     /* Copy and sum parts of one long row: speed counts more than the SMs that it takes. */

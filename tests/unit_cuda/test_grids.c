@@ -73,6 +73,15 @@ TEST(all_streams_of_all_ranks_fit_at_once)
                             NUM_SMS);
 }
 
+/* They wait for nobody, so not all of them must fit. */
+TEST(each_token_has_a_warp)
+{
+    enum { WARPS = 8, MOST = 8 * NUM_SMS };
+    assert_int_equal(num_blocks(WEFT__WORK_TOKENS, 1, 0, 1), 1);
+    assert_int_equal(num_blocks(WEFT__WORK_TOKENS, 4096, 0, 8), 4096 / WARPS);
+    assert_int_equal(num_blocks(WEFT__WORK_TOKENS, INT32_MAX, 0, 1), MOST);
+}
+
 /* The sum of INT32_MAX tokens and a block's overflowed once. */
 TEST(the_most_tokens_are_counted_by_the_most_blocks)
 {

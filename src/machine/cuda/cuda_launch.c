@@ -20,6 +20,17 @@ static struct weft__grid grid_for_counting(int32_t num_tokens)
                                .num_warps = NUM_WARPS};
 }
 
+/* A warp for each token: its time is that of many steps one after the other. The limit is what the
+ * warps of an SM can be. */
+static struct weft__grid grid_for_tokens(const struct weft__cuda *cuda, int32_t num_tokens)
+{
+    enum { NUM_WARPS = 8, BLOCKS_PER_SM = 8 };
+    const int32_t most = cuda->num_sms * BLOCKS_PER_SM, wanted = (num_tokens - 1) / NUM_WARPS + 1;
+    return (struct weft__grid){.num_blocks = wanted < most ? wanted : most,
+                               .num_warps = NUM_WARPS,
+                               .neighbours = WEFT__AWAITS_NOTHING};
+}
+
 /* The fewest SMs that fill the links, and some more since they are not equally fast. When every
  * rank sends as much to each, a rank moves R rows for R - 1 that cross its links. Measured on H200
  * (NV18): 64 SMs push 346 GB/s over the links, and one 51 GB/s in rows of 14336 bytes, 42 in rows
@@ -159,6 +170,8 @@ struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct wef
     switch (work->kind) {
     case WEFT__WORK_COUNT:
         return grid_for_counting(work->num_tokens);
+    case WEFT__WORK_TOKENS:
+        return grid_for_tokens(cuda, work->num_tokens);
     case WEFT__WORK_FEW_ROWS:
     case WEFT__WORK_FEW_PACKED_ROWS:
         return grid_for_few_rows(cuda, work);
@@ -187,15 +200,15 @@ static uint32_t copy_slot_bytes(const struct weft__cuda *cuda, const struct weft
     return bytes / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
 }
 
-/* Blocks wait for other ranks, and for blocks there, so all of them must run at once. Work that
- * they wait for needs an SM that has none of them: blocks spread over all SMs. */
+/* Blocks that wait for other ranks, and for blocks there, must all run at once. Work that they wait
+ * for needs an SM that has none of them: blocks spread over all SMs. */
 static weft_result check_fit(const struct weft__cuda *cuda, const struct weft__launch *launch,
                              int32_t blocks_per_sm)
 {
     const int leaves_sms = launch->grid.neighbours == WEFT__AWAITS_OTHER_WORK;
     const int64_t at_once = (int64_t)blocks_per_sm * cuda->num_sms;
     const int64_t most = leaves_sms && at_once >= cuda->num_sms ? cuda->num_sms - 1 : at_once;
-    if (launch->grid.num_blocks <= most)
+    if (launch->grid.num_blocks <= most || launch->grid.neighbours == WEFT__AWAITS_NOTHING)
         return WEFT_OK;
     return weft__error(
         WEFT_ERROR_INVALID_ARGUMENT,
@@ -243,7 +256,7 @@ static struct launch_attributes attributes_of(struct weft__cuda_queue *queue,
     const int32_t num_sms_held_before =
         atomic_exchange(&queue->num_sms_held, sms_held(cuda, &launch->grid, num_sms));
     /* All blocks get their SMs together, or wait together for those of other kernels. */
-    if (launch->grid.num_blocks > 1)
+    if (launch->grid.num_blocks > 1 && launch->grid.neighbours != WEFT__AWAITS_NOTHING)
         attributes.all[attributes.num++] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
     if (may_start_early(cuda, num_sms, num_sms_held_before))
