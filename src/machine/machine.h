@@ -24,6 +24,8 @@
  *                       WP_ALIGNED_BYTES, and begin at multiples of them; those that it takes are
  *                       longer
  *   WP_ROWS_ARE_MADE_NEAR  it quantises and sums rows to memory of the warp, too
+ *   WP_LEAST_BLOCKS   a number: a core of a GPU is to have registers for so many of its largest
+ *                     blocks, for programs whose warps wait for their own steps
  *
  * Every machine provides:
  *
@@ -51,6 +53,7 @@
  *   WP_EACH_OWN       a loop over elements first .. end - 1 of an array that the lane has for
  *                     itself, with `most` elements, a constant: they may be in registers
  *   wp_sqrt           the square root, rounded to nearest even
+ *   wp_ratio          n / d, rounded to nearest even, where 2^-24 <= n <= 1 <= d <= 2, or d is 1
  *
  * Ordered memory operations:
  *   wp_add_acq_rel    fetch-add on a word of this rank: orders the blocks of a launch

@@ -12,8 +12,8 @@ enum { GATE_BLOCK_BYTES = 1 << 18 };
 enum { GATE_SMALL_STEP = 5, GATE_SMALL_TOKENS = 3 };
 /* The outputs of all cases, and of the small ones, have these digests on every machine: recorded
  * once, on cpu. */
-#define GATE_DIGEST       UINT64_C(0x78af0f22dc5bb3ee)
-#define GATE_SMALL_DIGEST UINT64_C(0x829e4d4852f68398)
+#define GATE_DIGEST       UINT64_C(0x153c40739a470fb)
+#define GATE_SMALL_DIGEST UINT64_C(0xcf70b5a08fd07a58)
 
 /* A call whose memory is one block, of which these are offsets. */
 struct gate_case {

@@ -78,6 +78,7 @@ enum wp_status weft__cpu_remote_await(struct wp_warp *warp, uint64_t number,
 
 #define WP_EACH_OWN(i, first, end, most) for (int32_t i = (first); i < (end); i++)
 #define wp_sqrt                          __builtin_sqrtf
+#define wp_ratio(n, d)                   ((n) / (d))
 
 WP_FN void *wp_warp_shared(struct wp_warp *warp)
 {

@@ -70,10 +70,15 @@ struct wp_warp {
 #define WEFT__CUDA_SYMBOL_OF(name) weft__cuda_##name
 #endif
 
+#ifndef WP_LEAST_BLOCKS
+#define WP_LEAST_BLOCKS 1
+#endif
+
 #define WP_PROGRAM(name, warp, args)                                                               \
     static __device__ __forceinline__ enum wp_status name##_body(                                  \
         struct wp_warp *warp, const struct wp_##name##_args *args);                                \
-    extern "C" __global__ void __launch_bounds__(WP_WARP_SIZE *WEFT__CUDA_MAX_WARPS, 1)            \
+    extern "C" __global__ void __launch_bounds__(WP_WARP_SIZE *WEFT__CUDA_MAX_WARPS,               \
+                                                 WP_LEAST_BLOCKS)                                  \
         WEFT__CUDA_SYMBOL_OF(name)(const __grid_constant__ struct weft__cuda_launch launch,        \
                                    const __grid_constant__ struct wp_##name##_args name_args)      \
     {                                                                                              \
@@ -216,6 +221,17 @@ WP_FN int32_t wp_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total)
 WP_FN float wp_sqrt(float value)
 {
     return __fsqrt_rn(value);
+}
+
+/* A division without its branch for operands that are far apart, which these are not. */
+WP_FN float wp_ratio(float n, float d)
+{
+    float reciprocal;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(d));
+    reciprocal = __fmaf_rn(reciprocal, __fmaf_rn(-d, reciprocal, 1.0f), reciprocal);
+    float quotient = __fmul_rn(n, reciprocal);
+    quotient = __fmaf_rn(reciprocal, __fmaf_rn(-d, quotient, n), quotient);
+    return __fmaf_rn(reciprocal, __fmaf_rn(-d, quotient, n), quotient);
 }
 
 WP_FN void *wp_block_shared(struct wp_warp *warp)

@@ -135,6 +135,7 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
 
 #define WP_EACH_OWN(i, first, end, most) for (int32_t i = (first); i < (end); i++)
 #define wp_sqrt                          __builtin_sqrtf
+#define wp_ratio(n, d)                   ((n) / (d))
 
 #define WP_PROGRAM_SYMBOL(name) weft__sim_##name
 

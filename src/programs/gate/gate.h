@@ -13,6 +13,8 @@ struct wp_gate_args {
     int32_t *num_tokens_per_expert; /* NULL: nobody asks */
     int32_t num_tokens, num_topk;
     int32_t num_groups, num_kept_groups;
+    int32_t group_experts;
+    uint32_t group_reciprocal; /* wp_reciprocal(group_experts) */
     weft_gate_group_score group_score;
     weft_gate_weights weights;
     float scale;

@@ -80,21 +80,19 @@ WP_FN void fill_row(struct wp_warp *warp, const struct wp_gate_row *row, float s
                     float *grad_logits)
 {
     const int is_zero = row->logits->score != WEFT_GATE_SOFTMAX || sum == 0.0f;
+    if (is_zero) {
+        for (int32_t e = wp_lane_idx(warp); e < row->logits->num_experts; e += WP_WARP_SIZE)
+            grad_logits[e] = 0.0f;
+        return;
+    }
     for (int32_t first = 0; first < row->logits->num_experts; first += WP_GATE_TILE) {
         const int32_t tile_experts = wp_gate_tile_experts(row, first);
-        const int32_t own = wp_gate_own_before(warp, tile_experts);
-        float *gradients = grad_logits + first + wp_lane_idx(warp);
+        float *gradients = grad_logits + wp_gate_own_first(warp, first);
         float values[WP_GATE_OWN] = {0};
-        if (is_zero) {
-            WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-                gradients[wp_gate_offset(i)] = 0.0f;
-            continue;
-        }
         wp_gate_load_tile(warp, row, first, values);
         wp_gate_score_tile(row, wp_gate_own(tile_experts), values);
-        WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            gradients[wp_gate_offset(i)] =
-                values[i] == values[i] ? wp_canonical(-(values[i] * sum)) : 0.0f;
+        WP_EACH_OWN (i, 0, wp_gate_own_before(warp, tile_experts), WP_GATE_OWN)
+            gradients[i] = values[i] == values[i] ? wp_canonical(-(values[i] * sum)) : 0.0f;
     }
 }
 

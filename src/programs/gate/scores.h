@@ -3,19 +3,20 @@
  * The scores of experts: one arithmetic for all machines, of fp32 operations that are rounded one
  * by one, without branches, so that loops over experts become vectors.
  *
- * A tile is a part of a token's experts, which lie across the lanes: of tile `first`, lane l has
- * the experts first + l, first + l + WP_WARP_SIZE and so on. The value of an expert that cannot be
- * chosen is NaN, and so are the values behind the last expert, up to whole words.
+ * A tile is a part of a token's experts. Of tile `first`, lane l has the WP_GATE_OWN experts from
+ * first + l * WP_GATE_OWN on. The value of an expert that cannot be chosen is NaN, and so are the
+ * values behind the last expert that a lane computes.
  */
 #pragma once
 
 #include "machine/machine.h"
 
 enum {
-    WP_GATE_TILE = 512,
+    WP_GATE_TILE = 256,
     WP_GATE_OWN = WP_GATE_TILE / WP_WARP_SIZE, /* values of a tile that a lane has */
-    WP_GATE_WORD = 32,                         /* experts that are summed side by side */
-    WP_GATE_WORD_OWN = WP_GATE_WORD / WP_WARP_SIZE
+    WP_GATE_RUN = 8,                           /* experts side by side that are summed first */
+    WP_GATE_RUNS = WP_GATE_TILE / WP_GATE_RUN,
+    WP_GATE_OWN_RUNS = WP_GATE_OWN / WP_GATE_RUN
 };
 
 /* ------------------------------------------------------------------ numbers */
@@ -97,7 +98,7 @@ WP_FN float wp_magnitude(float x)
 WP_FN float wp_sigmoid(float x)
 {
     const float e = wp_exp_negative(-wp_magnitude(x));
-    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+    return wp_ratio(x < 0.0f ? e : 1.0f, 1.0f + e);
 }
 
 /* Below it sqrt(log(1 + exp(x))) is exp(x / 2), which does not vanish as early as exp(x). */
@@ -132,14 +133,14 @@ struct wp_gate_row {
 /* How many of the lane's experts of a tile come before the tile's expert n. */
 WP_FN int32_t wp_gate_own_before(struct wp_warp *warp, int32_t n)
 {
-    const int32_t behind = n - wp_lane_idx(warp) + WP_WARP_SIZE - 1;
-    return behind < WP_WARP_SIZE ? 0 : behind / WP_WARP_SIZE;
+    const int32_t before = n - wp_lane_idx(warp) * WP_GATE_OWN;
+    return before < 0 ? 0 : before < WP_GATE_OWN ? before : WP_GATE_OWN;
 }
 
-/* From the first of them to the i-th. */
-WP_FN int64_t wp_gate_offset(int32_t i)
+/* The lane's first expert of a tile. */
+WP_FN int32_t wp_gate_own_first(struct wp_warp *warp, int32_t first)
 {
-    return (int64_t)i * WP_WARP_SIZE;
+    return first + wp_lane_idx(warp) * WP_GATE_OWN;
 }
 
 WP_FN int32_t wp_gate_tile_experts(const struct wp_gate_row *row, int32_t first)
@@ -148,10 +149,12 @@ WP_FN int32_t wp_gate_tile_experts(const struct wp_gate_row *row, int32_t first)
     return rest < WP_GATE_TILE ? rest : WP_GATE_TILE;
 }
 
-/* The values of a tile that a lane has, with those up to a whole word. */
+/* The values of a tile that a lane computes. One lane of several computes all: so they do not
+ * branch, and on GPUs the steps of several values overlap. */
 WP_FN int32_t wp_gate_own(int32_t tile_experts)
 {
-    return (tile_experts + WP_GATE_WORD - 1) / WP_GATE_WORD * WP_GATE_WORD_OWN;
+    enum { VECTOR = 32 };
+    return WP_WARP_SIZE > 1 ? WP_GATE_OWN : (tile_experts + VECTOR - 1) / VECTOR * VECTOR;
 }
 
 WP_FN float wp_gate_logit(const struct wp_gate_row *row, int32_t expert)
@@ -168,26 +171,26 @@ WP_FN void wp_gate_load_tile(struct wp_warp *warp, const struct wp_gate_row *row
 {
     const int32_t tile_experts = wp_gate_tile_experts(row, first);
     const int32_t own = wp_gate_own_before(warp, tile_experts);
-    const int32_t expert = first + wp_lane_idx(warp);
+    const int32_t expert = wp_gate_own_first(warp, first);
     const uint8_t *mask = row->logits->expert_mask;
     if (row->logits->dtype == WEFT_BF16) {
         const uint16_t *elements = (const uint16_t *)row->elements + expert;
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            values[i] = wp_float_of((uint32_t)elements[wp_gate_offset(i)] << 16);
+            values[i] = wp_float_of((uint32_t)elements[i] << 16);
     } else if (row->logits->dtype == WEFT_FP16) {
         const uint16_t *elements = (const uint16_t *)row->elements + expert;
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            values[i] = wp_float_of_fp16(elements[wp_gate_offset(i)]);
+            values[i] = wp_float_of_fp16(elements[i]);
     } else {
         const float *elements = (const float *)row->elements + expert;
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            values[i] = elements[wp_gate_offset(i)];
+            values[i] = elements[i];
     }
     WP_EACH_OWN (i, own, wp_gate_own(tile_experts), WP_GATE_OWN)
         values[i] = wp_nan();
     if (mask != NULL)
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN)
-            values[i] = mask[expert + wp_gate_offset(i)] != 0 ? values[i] : wp_nan();
+            values[i] = mask[expert + i] != 0 ? values[i] : wp_nan();
 }
 
 /* ------------------------------------------------------------------ softmax */
@@ -214,26 +217,28 @@ WP_FN float wp_gate_greatest(struct wp_warp *warp, const struct wp_gate_row *row
     return greatest == 0 ? wp_nan() : wp_float_of_order(greatest);
 }
 
-/* Every machine adds in this order: experts e, e + 32, ... one after the other; then the 32 sums by
- * halves. */
+/* Every machine adds in this order: experts e, e + WP_GATE_TILE, ... one after the other; then runs
+ * of these sums by halves, then the sums of runs. */
 WP_FN float wp_gate_sum(struct wp_warp *warp, const struct wp_gate_row *row)
 {
-    float *sums = (float *)wp_warp_shared(warp), own_sums[WP_GATE_WORD_OWN] = {0};
+    float *sums = (float *)wp_warp_shared(warp), own_sums[WP_GATE_OWN] = {0};
     for (int32_t first = 0; first < row->logits->num_experts; first += WP_GATE_TILE) {
         const int32_t own = wp_gate_own(wp_gate_tile_experts(row, first));
         float values[WP_GATE_OWN] = {0};
         wp_gate_load_tile(warp, row, first, values);
         WP_EACH_OWN (i, 0, own, WP_GATE_OWN) {
             const float part = wp_gate_part(row, values[i]);
-            values[i] = part == part ? part : 0.0f;
+            own_sums[i] += part == part ? part : 0.0f;
         }
-        WP_EACH_OWN (word, 0, own / WP_GATE_WORD_OWN, WP_GATE_OWN / WP_GATE_WORD_OWN)
-            for (int32_t i = 0; i < WP_GATE_WORD_OWN; i++)
-                own_sums[i] += values[word * WP_GATE_WORD_OWN + i];
     }
-    for (int32_t i = 0; i < WP_GATE_WORD_OWN; i++)
-        sums[wp_lane_idx(warp) + i * WP_WARP_SIZE] = own_sums[i];
-    for (int32_t half = WP_GATE_WORD / 2; half > 0; half /= 2) {
+    WP_EACH_OWN (run, 0, WP_GATE_OWN_RUNS, WP_GATE_OWN_RUNS) {
+        float *own = own_sums + run * WP_GATE_RUN;
+        for (int32_t half = WP_GATE_RUN / 2; half > 0; half /= 2)
+            for (int32_t i = 0; i < half; i++)
+                own[i] += own[i + half];
+        sums[wp_lane_idx(warp) * WP_GATE_OWN_RUNS + run] = own[0];
+    }
+    for (int32_t half = WP_GATE_RUNS / 2; half > 0; half /= 2) {
         wp_warp_sync(warp); /* the sums of before are there */
         for (int32_t i = wp_lane_idx(warp); i < half; i += WP_WARP_SIZE)
             sums[i] += sums[i + half];
