@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/coll_case.h"
 
-#include <stdlib.h>
-
 #include "harness/memory.h"
 #include "oracle/coll_data.h"
 #include "workload/elements.h"

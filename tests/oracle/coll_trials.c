@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/coll_trials.h"
 
-#include <stdlib.h>
-
 #include "harness/memory.h"
 #include "workload/rng.h"
 
