@@ -9,7 +9,7 @@ import sys
 import pytest
 import weft
 from oracle import Routing, even_placement
-from ranks import LIMIT_S
+from ranks import run_peer_test
 from torch_ranks import in_group, on_group, torch
 from weft.drop_in import folder
 
@@ -46,6 +46,12 @@ def expected_rows(routing, batches, rank):
     local = torch.tensor([routing.local_ids(rank, s, t) for s, t in order]).view(-1, TOPK)
     weights = torch.stack([batches[s][2][t] for s, t in order]) if order else torch.empty(0, TOPK)
     return rows, local, weights.masked_fill(local < 0, 0)
+
+
+def check_sums(out, x, ids, weights):
+    """The experts returned the rows that came."""
+    exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
+    assert deep_ep_math.calc_diff(out, exact) < 1e-5
 
 
 def layout_of(buffer, ids):
@@ -334,8 +340,7 @@ def test_two_micro_batches(group):
     for i in (1, 2, 0, 2, 1):
         x, ids, weights, rows, _, handle, _, _ = made[i]
         out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
-        exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
-        assert deep_ep_math.calc_diff(out, exact) < 1e-5
+        check_sums(out, x, ids, weights)
 
 
 @pytest.mark.parametrize("second", ["hook", "at once"])
@@ -377,8 +382,7 @@ def test_hooks_in_any_order(group, second):
                 assert counts[local] == len(came)
                 assert all(map(torch.equal, rows[local], came))
         for (out, *_), (x, ids, weights) in zip(both(combine), batches):
-            exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
-            assert deep_ep_math.calc_diff(out, exact) < 1e-5
+            check_sums(out, x, ids, weights)
 
 
 @on_group(2)
@@ -392,8 +396,7 @@ def test_what_is_refused_changes_nothing(group):
         with pytest.raises(weft.InvalidArgumentError, match="out is bfloat16"):
             buffer.low_latency_combine(rows, ids, weights, handle, out=x[:2])
         out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
-        exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
-        assert deep_ep_math.calc_diff(out, exact) < 1e-5
+        check_sums(out, x, ids, weights)
 
 
 @on_group(2)
@@ -529,8 +532,4 @@ def test_of_deep_ep_itself(name, options):
     folder_of_tests = os.environ.get("WEFT_TEST_DEEP_EP")
     if not folder_of_tests:
         pytest.skip("WEFT_TEST_DEEP_EP does not name a folder of DeepEP's tests")
-    done = subprocess.run(
-        [sys.executable, os.path.join(os.path.dirname(__file__), "peer_tests.py"), folder_of_tests,
-         name, *options], capture_output=True, text=True, timeout=LIMIT_S, check=False,
-        env=os.environ | {"PYTHONPATH": folder() + os.pathsep + os.environ["PYTHONPATH"]})
-    assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stderr
+    run_peer_test(folder_of_tests, name, *options, drop_in=folder())
