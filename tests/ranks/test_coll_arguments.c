@@ -141,16 +141,17 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
         (needs_send && needs_recv &&
          REFUSED(args.send, (char *)seat->recv.data + 4, "send", "overlap", "")))
         return 1;
-    if (coll_is_reduction(operation) && check_factors(seat, operation))
+    if (collective_reduces(coll_collective(operation)) && check_factors(seat, operation))
         return 1;
-    if (coll_is_reduction(operation) &&
+    if (collective_reduces(coll_collective(operation)) &&
         (REFUSED(args.op, (weft_reduce_op)-1, "op is", "-1", "allowed are WEFT_SUM (0), ") ||
          REFUSED(args.op, (weft_reduce_op)6, "op is", "6", "WEFT_AVG (4), WEFT_PREMUL_SUM (5)")))
         return 1;
-    if (coll_is_reduction(operation) && check_averages(seat, operation))
+    if (collective_reduces(coll_collective(operation)) && check_averages(seat, operation))
         return 1;
-    if (coll_has_root(operation) && (REFUSED(args.root, -1, "root", "-1", "0..2") ||
-                                     REFUSED(args.root, NUM_RANKS, "root", "3", "0..2")))
+    if (collective_has_root(coll_collective(operation)) &&
+        (REFUSED(args.root, -1, "root", "-1", "0..2") ||
+         REFUSED(args.root, NUM_RANKS, "root", "3", "0..2")))
         return 1;
     return 0;
 }

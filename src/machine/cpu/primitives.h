@@ -67,7 +67,7 @@ WP_FN void wp_block_sync(struct wp_warp *warp)
         weft__cpu_block_sync(warp);
 }
 
-/* What launches do is visible to all who learn of it. */
+/* Whoever learns of a launch sees what it did. */
 #define wp_fence_launches(warp) ((void)(warp))
 
 #define wp_add_acq_rel(word, value)   __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL)
