@@ -2,7 +2,6 @@
 #include "spans.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "workload/clock.h"
 

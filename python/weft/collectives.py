@@ -11,7 +11,7 @@ from typing import Any, Iterator, Sequence
 from . import abi, arrays
 from .abi import Algorithm, Collective, ReduceOp
 from .communicator import Communicator
-from .library import InvalidArgumentError, check, lib
+from .library import InvalidArgumentError, lib, query
 from .objects import Native, Object
 from .streams import Stream
 
@@ -267,10 +267,8 @@ class Collectives(Object):
                 algorithm: Algorithm = Algorithm.AUTO) -> abi.CollExplanation:
         """Which algorithm an operation of so many bytes would use, its reason (CollReason), and,
         over several nodes, expected_us; or the same of a given algorithm."""
-        told = abi.CollExplanation()
-        check(lib.weft_coll_explain(self._native.pointer(), collective, algorithm, num_bytes,
-                                    ctypes.byref(told)))
-        return told
+        return query(abi.CollExplanation, lib.weft_coll_explain, self._native.pointer(), collective,
+                     algorithm, num_bytes)
 
     @contextmanager
     def record(self) -> Iterator[CollectiveRecord]:

@@ -10,7 +10,7 @@ from typing import Any, Sequence
 
 from . import abi, arrays
 from .abi import Machine, Team
-from .library import InvalidArgumentError, check, error_of, lib
+from .library import InvalidArgumentError, check, error_of, lib, query
 from .objects import Native, Object, call, served_ids
 from .streams import Stream
 
@@ -18,17 +18,15 @@ from .streams import Stream
 def unique_id() -> bytes:
     """An id by which ranks meet; starts the rendezvous that serves it, in this process, until the
     process ends. Copy it to all ranks by any means."""
-    made = abi.UniqueId()
-    check(lib.weft_unique_id_create(ctypes.byref(made)))
+    made = query(abi.UniqueId, lib.weft_unique_id_create)
     served_ids.append(made)
     return bytes(made)
 
 
 def unique_id_at(address: str, port: int, secret: str) -> bytes:
     """The id of a rendezvous at an agreed place. secret: 32 hexadecimal digits, of this job."""
-    made = abi.UniqueId()
-    check(lib.weft_unique_id_at(address.encode(), port, secret.encode(), ctypes.byref(made)))
-    return bytes(made)
+    return bytes(query(abi.UniqueId, lib.weft_unique_id_at, address.encode(), port,
+                       secret.encode()))
 
 
 def serve_rendezvous(unique_id: bytes) -> None:
@@ -50,16 +48,12 @@ def _id_of(unique_id: bytes):
 
 def query_machine(machine: Machine = Machine.AUTO) -> abi.MachineInfo:
     """Whether communicators of this process can be on a machine, and why not."""
-    info = abi.MachineInfo()
-    check(lib.weft_machine_query(machine, ctypes.byref(info)))
-    return info
+    return query(abi.MachineInfo, lib.weft_machine_query, machine)
 
 
 def query_device(machine: Machine, device_idx: int) -> abi.DeviceInfo:
     """Name, memory and processors of a device."""
-    info = abi.DeviceInfo()
-    check(lib.weft_device_query(machine, device_idx, ctypes.byref(info)))
-    return info
+    return query(abi.DeviceInfo, lib.weft_device_query, machine, device_idx)
 
 
 class Communicator(Object):
@@ -162,36 +156,27 @@ class Communicator(Object):
 
     def team(self, team: Team) -> list[int]:
         """The ranks of this rank's team of a kind."""
-        info = abi.TeamInfo()
-        check(lib.weft_team_query(self._native.pointer(), team, ctypes.byref(info)))
+        info = query(abi.TeamInfo, lib.weft_team_query, self._native.pointer(), team)
         return [lib.weft_team_world_rank(self._native.pointer(), team, i)
                 for i in range(info.num_ranks)]
 
     def net(self) -> abi.NetInfo:
         """What carries the traffic between nodes."""
-        info = abi.NetInfo()
-        check(lib.weft_net_query(self._native.pointer(), ctypes.byref(info)))
-        return info
+        return query(abi.NetInfo, lib.weft_net_query, self._native.pointer())
 
     # ------------------------------------------------------------ what it did
 
     def stats(self) -> abi.Stats:
         """How many operations there were, their bytes, and how long they waited for ranks."""
-        stats = abi.Stats()
-        check(lib.weft_stats_query(self._native.pointer(), ctypes.byref(stats)))
-        return stats
+        return query(abi.Stats, lib.weft_stats_query, self._native.pointer())
 
     def peer_stats(self, rank: int) -> abi.PeerStats:
         """How long this rank has waited for another one, and how often that came last."""
-        stats = abi.PeerStats()
-        check(lib.weft_stats_query_peer(self._native.pointer(), rank, ctypes.byref(stats)))
-        return stats
+        return query(abi.PeerStats, lib.weft_stats_query_peer, self._native.pointer(), rank)
 
     def slowest(self) -> abi.Slowest:
         """The rank that the others wait for, by this rank's evidence; rank -1: there is none."""
-        slowest = abi.Slowest()
-        check(lib.weft_stats_query_slowest(self._native.pointer(), ctypes.byref(slowest)))
-        return slowest
+        return query(abi.Slowest, lib.weft_stats_query_slowest, self._native.pointer())
 
     def write_records(self, path: str | None = None) -> None:
         """Writes the flight record of this rank as JSON, for `weft record`. Without a path: into
@@ -296,9 +281,7 @@ class Communicator(Object):
 
     def heap_info(self) -> abi.HeapInfo:
         """How much of the heap is committed, and used."""
-        info = abi.HeapInfo()
-        check(lib.weft_heap_query(self._native.pointer(), ctypes.byref(info)))
-        return info
+        return query(abi.HeapInfo, lib.weft_heap_query, self._native.pointer())
 
     def on_rank(self, array: Any, rank: int) -> Any:
         """Another rank's copy of an array in the heap, [...] of any dtype, where it is mapped in

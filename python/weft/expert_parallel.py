@@ -10,7 +10,7 @@ from .abi import Dtype, EpOrder, ScaleKind
 from .communicator import Arena, Communicator
 from .dispatches import Dispatch, Narrowing, Output
 from .expansion import Expansion, as_tuple
-from .library import InvalidArgumentError, check, lib
+from .library import InvalidArgumentError, check, lib, query
 from .objects import Native, Object, call
 from .streams import Mark, Stream
 
@@ -155,10 +155,8 @@ class ExpertParallel(Object):
             plane_row_bytes=ctypes.addressof(rows), num_planes=len(plane_row_bytes),
             max_tokens_per_rank=max_tokens_per_rank, num_topk=num_topk, index_type=index_type,
             with_topk=int(index_dtype is not None), with_src_token=int(with_src_token))
-        sizes = abi.EpSizes()
-        check(lib.weft_ep_query_sizes(self._native.pointer(), ctypes.byref(args),
-                                      ctypes.byref(sizes)))
-        return sizes
+        return query(abi.EpSizes, lib.weft_ep_query_sizes, self._native.pointer(),
+                     ctypes.byref(args))
 
     def move_experts(self, to: ExpertParallel, weights: Sequence[Any], moved: Sequence[Any],
                      stream: Stream | None = None) -> None:

@@ -151,3 +151,10 @@ def error_of(result: int, comm: int | None = None) -> Error:
 def check(result: int, comm: int | None = None) -> None:
     if result != 0:
         raise error_of(result, comm)
+
+
+def query(kind: Any, function, *arguments) -> Any:
+    """The struct that a function fills, which is its last argument."""
+    told = kind()
+    check(function(*arguments, ctypes.byref(told)))
+    return told

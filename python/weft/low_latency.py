@@ -10,7 +10,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 from . import abi, arrays
 from .abi import Dtype, LlAnswer, LlCall, LlCarrier, LlLayout, LlOnMissing, LlPhases, ScaleKind
 from .expert_parallel import ExpertParallel
-from .library import InvalidArgumentError, check, lib
+from .library import InvalidArgumentError, lib, query
 from .objects import Native, Object
 from .outputs import Outputs, Plan
 from .streams import Stream
@@ -134,9 +134,8 @@ class LowLatency(Object):
             within=within and within._native.pointer(), **config)
         self.ep, self._within = ep, within
         self._hidden, self._num_topk = hidden, num_topk
-        self.sizes = abi.LlSizes()
-        check(lib.weft_ll_query_sizes(ep._native.pointer(), ctypes.byref(settings),
-                                      ctypes.byref(self.sizes)))
+        self.sizes = query(abi.LlSizes, lib.weft_ll_query_sizes, ep._native.pointer(),
+                           ctypes.byref(settings))
         self._config = settings
         self._by_expert = layout == LlLayout.BY_EXPERT
         self._row_dtype = self._dtype if narrow == Dtype.NONE else arrays.name_of(narrow)
@@ -329,8 +328,7 @@ class LowLatency(Object):
 
     def slots(self, like: Any) -> Slots:
         """Where rows are, by rank, as arrays of the library of `like`; the same ones every time."""
-        slots = abi.LlSlots()
-        check(lib.weft_ll_query_slots(self._native.pointer(), ctypes.byref(slots)))
+        slots = query(abi.LlSlots, lib.weft_ll_query_slots, self._native.pointer())
         comm, config = self.ep.comm, self._config
 
         def both(addresses: Any, count: int, dtype: str) -> tuple[Any, ...]:

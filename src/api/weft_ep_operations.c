@@ -58,12 +58,18 @@ weft_result weft_ep_notify(weft_ep_handle *handle, weft_stream *stream)
                                weft__ep_notify(handle, stream));
 }
 
+static int32_t counted_int32(const weft_ep_handle *handle, const int32_t *table)
+{
+    return *(const int32_t *)weft__handle_counted(handle, table);
+}
+
 /* Those of each node; this node's own number is always 0. */
 static int32_t num_relayed_tokens(const weft_ep_handle *handle)
 {
-    const struct weft__handle_counts *tables = &handle->counts;
-    const int32_t *from_nodes = (const void *)(tables->host + tables->relay_tokens_offset);
     int32_t num_tokens = 0;
+    if (handle->ep->internode == NULL)
+        return 0;
+    const int32_t *from_nodes = weft__handle_counted(handle, handle->routing.nodes.relay_tokens);
     for (int32_t node = 0; node < handle->ep->comm->topology.num_nodes; node++)
         num_tokens += from_nodes[node];
     return num_tokens;
@@ -71,8 +77,7 @@ static int32_t num_relayed_tokens(const weft_ep_handle *handle)
 
 static int32_t max_recv_tokens(const weft_ep_handle *handle)
 {
-    const struct weft__handle_counts *tables = &handle->counts;
-    const int32_t *all_rows = (const void *)(tables->host + tables->all_rows_offset);
+    const int32_t *all_rows = weft__handle_counted(handle, handle->routing.all_recv_rows);
     int32_t most = 0;
     for (int32_t rank = 0; rank < handle->ep->comm->num_ranks; rank++)
         most = all_rows[rank] > most ? all_rows[rank] : most;
@@ -91,19 +96,19 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
             "handle: its last weft_ep_notify was captured into a graph, which the host cannot wait "
             "for: use weft_ep_query_device_counts and a capacity");
     WEFT__TRY(weft__handle_wait_counts(handle));
-    const struct weft__handle_counts *tables = &handle->counts;
+    const struct wp_routing *routing = &handle->routing;
+    const struct wp_expansion *expansion = &handle->expansion;
     const weft_ep_counts found = {
-        .num_recv_tokens = *(const int32_t *)(const void *)tables->host,
+        .num_recv_tokens = counted_int32(handle, routing->recv_rows),
         .num_local_experts = weft__placement_num_local(handle->placement, ep->comm->rank),
-        .num_recv_per_rank = (const void *)(tables->host + tables->rank_rows_offset),
-        .num_recv_per_expert = (const void *)(tables->host + tables->expert_rows_offset),
+        .num_recv_per_rank = weft__handle_counted(handle, routing->recv_rank_rows),
+        .num_recv_per_expert = weft__handle_counted(handle, routing->recv_expert_rows),
         .num_relayed_tokens = num_relayed_tokens(handle),
         .max_recv_tokens = max_recv_tokens(handle),
-        .tags = (const void *)(tables->host + tables->tags_offset),
-        .num_selections_per_expert = (const void *)(tables->host + tables->selections_offset),
-        .first_row_per_expert = (const void *)(tables->host + tables->firsts_offset),
-        .num_expanded_rows =
-            *(const int32_t *)(const void *)(tables->host + tables->expanded_rows_offset),
+        .tags = weft__handle_counted(handle, routing->tags),
+        .num_selections_per_expert = weft__handle_counted(handle, expansion->num_selections),
+        .first_row_per_expert = weft__handle_counted(handle, expansion->firsts),
+        .num_expanded_rows = counted_int32(handle, expansion->num_rows),
     };
     WEFT__WRITE(weft_ep_counts, counts, &found);
     return WEFT_OK;
@@ -272,12 +277,11 @@ weft_result weft_ep_check(weft_ep_handle *handle, int32_t *num_dropped)
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     WEFT__TRY(weft__machine_check(handle->ep->comm));
     WEFT__TRY(weft__handle_read_counts(handle));
-    const struct weft__handle_counts *tables = &handle->counts;
-    const int32_t num_rows = *(const int32_t *)(const void *)tables->host;
+    const int32_t num_rows = counted_int32(handle, handle->routing.recv_rows);
     const int64_t dropped =
-        *(const int64_t *)(const void *)(tables->host + tables->dropped_rows_offset);
+        *(const int64_t *)weft__handle_counted(handle, handle->routing.dropped_rows);
     const int64_t unplaced =
-        *(const int64_t *)(const void *)(tables->host + tables->dropped_expanded_offset);
+        *(const int64_t *)weft__handle_counted(handle, handle->expansion.dropped_rows);
     if (num_dropped != NULL) /* of rows that are counted so */
         *num_dropped = (int32_t)(dropped > unplaced ? dropped : unplaced);
     if (dropped > 0)
@@ -286,11 +290,10 @@ weft_result weft_ep_check(weft_ep_handle *handle, int32_t *num_dropped)
             "capacity was %lld for the %d rows that came to rank %d: %lld were dropped",
             (long long)(num_rows - dropped), num_rows, handle->ep->comm->rank, (long long)dropped);
     if (unplaced > 0)
-        return weft__error(
-            WEFT_ERROR_CAPACITY,
-            "expanded_capacity did not suffice for the %d expanded rows of rank %d: "
-            "%lld choices have none",
-            *(const int32_t *)(const void *)(tables->host + tables->expanded_rows_offset),
-            handle->ep->comm->rank, (long long)unplaced);
+        return weft__error(WEFT_ERROR_CAPACITY,
+                           "expanded_capacity did not suffice for the %d expanded rows of rank %d: "
+                           "%lld choices have none",
+                           counted_int32(handle, handle->expansion.num_rows),
+                           handle->ep->comm->rank, (long long)unplaced);
     return WEFT_OK;
 }

@@ -57,12 +57,8 @@ struct weft_ep_handle {
     int32_t tag;                    /* of the last layout */
     void *blocks[WEFT__NUM_BLOCKS]; /* the tables that routing and num_blocks_done point into */
     struct weft__handle_counts {
-        char *host; /* copy of the tables below, which follow each other */
+        char *host; /* copy of the tables from recv_rows to dropped_rows */
         uint64_t bytes;
-        /* From recv_rows. */
-        uint64_t all_rows_offset, rank_rows_offset, expert_rows_offset, tags_offset;
-        uint64_t selections_offset, firsts_offset, expanded_rows_offset;
-        uint64_t relay_tokens_offset, dropped_rows_offset, dropped_expanded_offset;
     } counts;
     weft_event *notified;
     /* Rows of other nodes' tokens, since the last notify, if nothing is in graphs. */
@@ -90,7 +86,9 @@ weft_result weft__handle_make_room(weft_ep_handle *handle, int32_t num_tokens);
 weft_result weft__handle_make_room_for_relayed(weft_ep_handle *handle, const char *call);
 /* Copies what notify and dispatch have counted to counts.host. */
 weft_result weft__handle_read_counts(weft_ep_handle *handle);
-/* The same, when the last notify is done. */
+/* Where the copy has a table, which is one of those that are copied. */
+const void *weft__handle_counted(const weft_ep_handle *handle, const void *table);
+/* The same as weft__handle_read_counts, when the last notify is done. */
 weft_result weft__handle_wait_counts(weft_ep_handle *handle);
 /* The grid of an operation on the weft_ep. */
 struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work);

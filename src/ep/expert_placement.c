@@ -6,20 +6,19 @@
 
 #include "comm/host/error.h"
 
+/* One after the other; the last one is for the host alone. */
 static weft_result allocate(struct weft__placement *placement, int32_t num_experts,
                             int32_t num_entries, int32_t num_ranks)
 {
+    const size_t num_words = (size_t)num_experts + 1 + (size_t)num_ranks + 1;
     placement->num_entries = num_entries;
-    placement->expert_offsets = calloc((size_t)num_experts + 1, sizeof(int32_t));
-    placement->entry_ranks = calloc((size_t)num_entries, sizeof(int32_t));
-    placement->entry_experts = calloc((size_t)num_entries, sizeof(int32_t));
-    placement->entry_local = calloc((size_t)num_entries, sizeof(int32_t));
-    placement->rank_offsets = calloc((size_t)num_ranks + 1, sizeof(int32_t));
-    placement->rank_entries = calloc((size_t)num_entries, sizeof(int32_t));
-    if (placement->expert_offsets == NULL || placement->entry_ranks == NULL ||
-        placement->entry_experts == NULL || placement->entry_local == NULL ||
-        placement->rank_offsets == NULL || placement->rank_entries == NULL)
-        return weft__no_memory("no memory to place %d experts", num_experts);
+    placement->expert_offsets = calloc(num_words + 4 * (size_t)num_entries, sizeof(int32_t));
+    WEFT__CHECK_MEMORY(placement->expert_offsets, "no memory to place %d experts", num_experts);
+    placement->rank_offsets = placement->expert_offsets + num_experts + 1;
+    placement->entry_ranks = placement->rank_offsets + num_ranks + 1;
+    placement->entry_local = placement->entry_ranks + num_entries;
+    placement->rank_entries = placement->entry_local + num_entries;
+    placement->entry_experts = placement->rank_entries + num_entries;
     return WEFT_OK;
 }
 
@@ -157,49 +156,33 @@ weft_result weft__placement_create(struct weft__placement *placement, const weft
     return WEFT_OK;
 }
 
-static weft_result upload(weft_comm *comm, const int32_t *array, int32_t count,
-                          const int32_t **uploaded)
-{
-    void *copy = NULL;
-    WEFT__TRY(weft__machine_duplicate(comm, array, (uint64_t)count * sizeof(*array), &copy));
-    *uploaded = copy;
-    return WEFT_OK;
-}
-
 weft_result weft__placement_upload(struct weft__placement *placement, weft_comm *comm)
 {
     const struct wp_placement *host = &placement->host;
     struct wp_placement *device = &placement->device;
-    *device = *host; /* but for the tables: what fails is not freed */
-    device->expert_offsets = device->entry_ranks = device->entry_local = NULL;
-    device->rank_offsets = device->rank_entries = NULL;
-    WEFT__TRY(upload(comm, host->expert_offsets, host->num_experts + 1, &device->expert_offsets));
-    WEFT__TRY(upload(comm, host->entry_ranks, placement->num_entries, &device->entry_ranks));
-    WEFT__TRY(upload(comm, host->entry_local, placement->num_entries, &device->entry_local));
-    WEFT__TRY(upload(comm, host->rank_offsets, host->num_ranks + 1, &device->rank_offsets));
-    return upload(comm, host->rank_entries, placement->num_entries, &device->rank_entries);
+    const size_t num_words = (size_t)(placement->entry_experts - placement->expert_offsets);
+    void *tables = NULL;
+    WEFT__TRY(
+        weft__machine_duplicate(comm, host->expert_offsets, num_words * sizeof(int32_t), &tables));
+    *device = *host;
+    device->expert_offsets = tables;
+    device->rank_offsets = device->expert_offsets + (host->rank_offsets - host->expert_offsets);
+    device->entry_ranks = device->expert_offsets + (host->entry_ranks - host->expert_offsets);
+    device->entry_local = device->expert_offsets + (host->entry_local - host->expert_offsets);
+    device->rank_entries = device->expert_offsets + (host->rank_entries - host->expert_offsets);
+    return WEFT_OK;
 }
 
 void weft__placement_unload(struct weft__placement *placement, weft_comm *comm)
 {
-    const struct weft__machine *machine = weft__machine_of(comm);
-    const struct wp_placement *device = &placement->device;
-    const int32_t *const arrays[] = {device->expert_offsets, device->entry_ranks,
-                                     device->entry_local, device->rank_offsets,
-                                     device->rank_entries};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        machine->free(comm, (void *)(uintptr_t)arrays[i]);
+    void *tables = (void *)(uintptr_t)placement->device.expert_offsets;
+    weft__machine_of(comm)->free(comm, tables);
     placement->device = (struct wp_placement){0};
 }
 
 void weft__placement_destroy(struct weft__placement *placement)
 {
     free(placement->expert_offsets);
-    free(placement->entry_ranks);
-    free(placement->entry_experts);
-    free(placement->entry_local);
-    free(placement->rank_offsets);
-    free(placement->rank_entries);
     *placement = (struct weft__placement){0};
 }
 

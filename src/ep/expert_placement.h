@@ -10,12 +10,9 @@ struct weft__placement {
     struct wp_placement host;   /* points into the arrays below */
     struct wp_placement device; /* the same in memory of the programs, once uploaded */
     int32_t num_entries;
-    int32_t *expert_offsets;
-    int32_t *entry_ranks;
+    int32_t *expert_offsets; /* where the memory of all of them begins */
+    int32_t *rank_offsets, *entry_ranks, *entry_local, *rank_entries;
     int32_t *entry_experts;
-    int32_t *entry_local;
-    int32_t *rank_offsets;
-    int32_t *rank_entries;
 };
 
 /* config has been zero-extended; its table is checked here. */

@@ -6,72 +6,27 @@
 
 #include "ep/ep.h"
 
-enum table {
-    TABLE_RANK_BASE,
-    TABLE_SEND_ROWS,
-    TABLE_ENTRY_SELECTIONS,
-    TABLE_RECV_RANK_ENDS,
-    TABLE_RECV_ROWS, /* the host reads this and the next ten in one copy */
-    TABLE_ALL_RECV_ROWS,
-    TABLE_RECV_RANK_ROWS,
-    TABLE_RECV_EXPERT_ROWS,
-    TABLE_EXPERT_SELECTIONS,
-    TABLE_EXPERT_FIRSTS,
-    TABLE_EXPANDED_ROWS,
-    TABLE_TAGS,
-    TABLE_RELAY_TOKENS,
-    TABLE_DROPPED_EXPANDED_ROWS,
-    TABLE_DROPPED_ROWS,
-    TABLE_NUM_BLOCKS_DONE,
-    TABLE_PLACED_ROWS,
-    TABLE_EXPERT_CHUNKS,
-    TABLE_SELECTIONS,
-    TABLE_SEND_TOKENS, /* this and the next two of several nodes only */
-    TABLE_RELAY_BASE,
-    TABLE_RELAYED_BY,
-    TABLE_ROUTES, /* WEFT__BLOCK_TOKENS begins */
-    TABLE_CHUNK_BASE,
-    TABLE_CHUNK_NODES,
-    TABLE_NODE_ROUTES, /* this and the following of several nodes only */
-    TABLE_NODE_TOKENS,
-    TABLE_RELAYED_ROWS, /* WEFT__BLOCK_RELAYED begins */
-    NUM_TABLES
+/* A block whose tables are laid one after the other. Without memory it tells how long it is. */
+struct block {
+    char *memory;
+    uint64_t bytes;
 };
 
-static const enum table first_tables[WEFT__NUM_BLOCKS + 1] = {
-    [WEFT__BLOCK_COUNTS] = TABLE_RANK_BASE,
-    [WEFT__BLOCK_TOKENS] = TABLE_ROUTES,
-    [WEFT__BLOCK_RELAYED] = TABLE_RELAYED_ROWS,
-    [WEFT__NUM_BLOCKS] = NUM_TABLES,
-};
-
-/* The sizes that tables are made for. */
-struct sizes {
-    const weft_ep *ep;
-    const struct weft__placement *placement;
-    int32_t num_topk;
-    struct weft__handle_room room;
-};
-
-/* Where the tables of a block begin. */
-struct places {
-    uint64_t offsets[NUM_TABLES];
-    uint64_t bytes[WEFT__NUM_BLOCKS];
-};
-
-static int32_t max_routes(const weft_ep *ep, int32_t num_topk)
+static void *lay(struct block *block, uint64_t bytes)
 {
-    return num_topk < ep->comm->num_ranks ? num_topk : ep->comm->num_ranks;
+    void *table = block->memory == NULL ? NULL : block->memory + block->bytes;
+    block->bytes += (bytes + 63) / 64 * 64;
+    return table;
+}
+
+static int32_t *lay_int32(struct block *block, int64_t count)
+{
+    return lay(block, (uint64_t)count * sizeof(int32_t));
 }
 
 static int32_t least(int32_t a, int32_t b)
 {
     return a < b ? a : b;
-}
-
-static int32_t max_relayed_rows(const weft_ep *ep, int32_t num_topk)
-{
-    return least(num_topk, ep->comm->num_ranks / ep->comm->topology.num_nodes);
 }
 
 /* A chunk for every warp of the largest layout. */
@@ -92,146 +47,120 @@ static int32_t num_expert_chunks(const weft_ep *ep, int32_t num_local)
     return most < 1 ? 1 : least(most, of_launch);
 }
 
-static void size_tables(const struct sizes *sizes, uint64_t bytes[NUM_TABLES])
+/* From recv_rows to dropped_rows: what the host reads in one copy. */
+static void lay_read_counts(weft_ep_handle *handle, struct block *block)
 {
-    const weft_ep *ep = sizes->ep;
-    const uint64_t num_ranks = (uint64_t)ep->comm->num_ranks;
-    const uint64_t num_nodes = (uint64_t)ep->comm->topology.num_nodes;
-    const uint64_t chunks = (uint64_t)num_chunks(ep, sizes->room.own_tokens);
-    const uint64_t num_entries = (uint64_t)sizes->placement->num_entries;
-    const uint64_t num_local =
-        (uint64_t)weft__placement_num_local(sizes->placement, ep->comm->rank);
-    bytes[TABLE_RANK_BASE] = num_ranks * sizeof(int32_t);
-    bytes[TABLE_SEND_ROWS] = num_ranks * sizeof(int32_t);
-    bytes[TABLE_ENTRY_SELECTIONS] = num_entries * sizeof(int32_t);
-    bytes[TABLE_RECV_RANK_ENDS] = num_ranks * sizeof(int32_t);
-    bytes[TABLE_RECV_ROWS] = sizeof(int32_t);
-    bytes[TABLE_ALL_RECV_ROWS] = num_ranks * sizeof(int32_t);
-    bytes[TABLE_RECV_RANK_ROWS] = num_ranks * sizeof(int32_t);
-    bytes[TABLE_RECV_EXPERT_ROWS] = num_local * sizeof(int32_t);
-    bytes[TABLE_EXPERT_SELECTIONS] = num_local * sizeof(int32_t);
-    bytes[TABLE_EXPERT_FIRSTS] = num_local * sizeof(int32_t);
-    bytes[TABLE_EXPANDED_ROWS] = sizeof(int32_t);
-    bytes[TABLE_TAGS] = num_ranks * sizeof(int32_t);
-    bytes[TABLE_RELAY_TOKENS] = num_nodes * sizeof(int32_t);
-    bytes[TABLE_DROPPED_EXPANDED_ROWS] = sizeof(int64_t);
-    bytes[TABLE_DROPPED_ROWS] = sizeof(int64_t);
-    bytes[TABLE_NUM_BLOCKS_DONE] = sizeof(uint32_t);
-    bytes[TABLE_PLACED_ROWS] = num_local * sizeof(int32_t);
-    bytes[TABLE_EXPERT_CHUNKS] =
-        num_local * (uint64_t)num_expert_chunks(ep, (int32_t)num_local) * sizeof(int32_t);
-    bytes[TABLE_SELECTIONS] = num_entries * sizeof(int32_t);
-    bytes[TABLE_ROUTES] = (uint64_t)sizes->room.own_tokens *
-                          (uint64_t)max_routes(ep, sizes->num_topk) * sizeof(struct wp_route);
-    bytes[TABLE_CHUNK_BASE] = chunks * num_ranks * sizeof(int32_t);
-    bytes[TABLE_CHUNK_NODES] = chunks * num_nodes * sizeof(int32_t);
+    const weft_ep *ep = handle->ep;
+    struct wp_routing *routing = &handle->routing;
+    struct wp_expansion *expansion = &handle->expansion;
+    const int32_t num_ranks = ep->comm->num_ranks;
+    routing->recv_rows = lay_int32(block, 1);
+    routing->all_recv_rows = lay_int32(block, num_ranks);
+    routing->recv_rank_rows = lay_int32(block, num_ranks);
+    routing->recv_expert_rows = lay_int32(block, expansion->num_experts);
+    expansion->num_selections = lay_int32(block, expansion->num_experts);
+    expansion->firsts = lay_int32(block, expansion->num_experts);
+    expansion->num_rows = lay_int32(block, 1);
+    routing->tags = lay_int32(block, num_ranks);
+    int32_t *relay_tokens = lay_int32(block, ep->comm->topology.num_nodes);
+    routing->nodes.relay_tokens = ep->internode != NULL ? relay_tokens : NULL;
+    expansion->dropped_rows = lay(block, sizeof *expansion->dropped_rows);
+    routing->dropped_rows = lay(block, sizeof *routing->dropped_rows);
 }
 
-/* Those of several nodes. */
-static void size_node_tables(const struct sizes *sizes, uint64_t bytes[NUM_TABLES])
+/* Those whose sizes never change. */
+static void lay_counts(weft_ep_handle *handle, struct block *block)
 {
-    const weft_ep *ep = sizes->ep;
+    const weft_ep *ep = handle->ep;
+    struct wp_routing *routing = &handle->routing;
+    struct wp_expansion *expansion = &handle->expansion;
+    const int32_t num_ranks = ep->comm->num_ranks, num_entries = handle->placement->num_entries;
+    expansion->num_experts = weft__placement_num_local(handle->placement, ep->comm->rank);
+    expansion->num_chunks = num_expert_chunks(ep, expansion->num_experts);
+    routing->rank_base = lay_int32(block, num_ranks);
+    routing->send_rows = lay_int32(block, num_ranks);
+    routing->entry_selections = lay_int32(block, num_entries);
+    routing->recv_rank_ends = lay_int32(block, num_ranks);
+    lay_read_counts(handle, block);
+    handle->num_blocks_done = lay(block, sizeof *handle->num_blocks_done);
+    expansion->num_placed = lay_int32(block, expansion->num_experts);
+    expansion->chunk_firsts =
+        lay_int32(block, (int64_t)expansion->num_experts * expansion->num_chunks);
+    handle->selections = lay_int32(block, num_entries);
+    if (ep->internode == NULL)
+        return;
+    routing->nodes.send_tokens = lay_int32(block, ep->comm->topology.num_nodes);
+    routing->nodes.relay_base = lay_int32(block, num_ranks);
+    routing->nodes.relayed_by = lay_int32(block, 1);
+}
+
+static void lay_tokens(weft_ep_handle *handle, struct block *block)
+{
+    const weft_ep *ep = handle->ep;
+    struct wp_routing *routing = &handle->routing;
     const int32_t num_nodes = ep->comm->topology.num_nodes;
-    const uint64_t nodes = (uint64_t)num_nodes;
-    const uint64_t tokens = (uint64_t)sizes->room.own_tokens;
-    bytes[TABLE_SEND_TOKENS] = nodes * sizeof(int32_t);
-    bytes[TABLE_RELAY_BASE] = (uint64_t)ep->comm->num_ranks * sizeof(int32_t);
-    bytes[TABLE_RELAYED_BY] = sizeof(int32_t);
-    bytes[TABLE_NODE_ROUTES] =
-        tokens * (uint64_t)least(sizes->num_topk, num_nodes) * sizeof(struct wp_route);
-    bytes[TABLE_NODE_TOKENS] = nodes * tokens * sizeof(int32_t);
-    bytes[TABLE_RELAYED_ROWS] = nodes * (uint64_t)sizes->room.relayed_tokens *
-                                (uint64_t)max_relayed_rows(ep, sizes->num_topk) *
-                                sizeof(struct wp_target);
+    const uint64_t tokens = (uint64_t)handle->room.own_tokens;
+    routing->num_chunks = num_chunks(ep, handle->room.own_tokens);
+    routing->routes = lay(block, tokens * (uint64_t)routing->max_routes * sizeof(struct wp_route));
+    routing->chunk_base = lay_int32(block, (int64_t)routing->num_chunks * ep->comm->num_ranks);
+    routing->nodes.chunk_base = lay_int32(block, (int64_t)routing->num_chunks * num_nodes);
+    if (ep->internode == NULL)
+        return;
+    routing->nodes.max_tokens = handle->room.own_tokens;
+    routing->nodes.routes =
+        lay(block, tokens * (uint64_t)routing->nodes.max_node_routes * sizeof(struct wp_route));
+    routing->nodes.tokens = lay_int32(block, (int64_t)num_nodes * handle->room.own_tokens);
 }
 
-static struct places place_tables(const struct sizes *sizes)
+static void lay_relayed(weft_ep_handle *handle, struct block *block)
 {
-    struct places places;
-    uint64_t bytes[NUM_TABLES] = {0};
-    size_tables(sizes, bytes);
-    if (sizes->ep->internode != NULL)
-        size_node_tables(sizes, bytes);
-    for (int block = 0; block < WEFT__NUM_BLOCKS; block++) {
-        uint64_t end = 0;
-        for (enum table i = first_tables[block]; i < first_tables[block + 1]; i++) {
-            places.offsets[i] = end;
-            end += (bytes[i] + 63) / 64 * 64;
-        }
-        places.bytes[block] = end;
-    }
-    return places;
+    struct wp_node_routing *nodes = &handle->routing.nodes;
+    if (handle->ep->internode == NULL)
+        return;
+    nodes->max_relayed_tokens = handle->room.relayed_tokens;
+    nodes->relayed_rows =
+        lay(block, (uint64_t)handle->ep->comm->topology.num_nodes *
+                       (uint64_t)nodes->max_relayed_tokens * (uint64_t)nodes->max_relayed_rows *
+                       sizeof(struct wp_target));
+}
+
+/* Lets the handle point into the block's memory. Returns the bytes that its tables take. */
+static uint64_t lay_tables(weft_ep_handle *handle, enum weft__handle_block kind, void *memory)
+{
+    struct block block = {.memory = memory};
+    if (kind == WEFT__BLOCK_COUNTS)
+        lay_counts(handle, &block);
+    else if (kind == WEFT__BLOCK_TOKENS)
+        lay_tokens(handle, &block);
+    else
+        lay_relayed(handle, &block);
+    return block.bytes;
+}
+
+static void describe_routing(weft_ep_handle *handle, int32_t num_topk)
+{
+    const weft_comm *comm = handle->ep->comm;
+    struct wp_routing *routing = &handle->routing;
+    routing->rank = comm->rank;
+    routing->num_ranks = comm->num_ranks;
+    routing->num_topk = num_topk;
+    routing->max_routes = least(num_topk, comm->num_ranks);
+    if (handle->ep->internode == NULL)
+        return;
+    routing->nodes.max_node_routes = least(num_topk, comm->topology.num_nodes);
+    routing->nodes.max_relayed_rows = least(num_topk, comm->num_ranks / comm->topology.num_nodes);
 }
 
 uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_topk)
 {
-    const struct sizes sizes = {ep, &ep->placement, num_topk, {max_tokens, max_tokens}};
-    const struct places places = place_tables(&sizes);
+    weft_ep_handle handle = {.ep = (weft_ep *)(uintptr_t)ep,
+                             .placement = &ep->placement,
+                             .room = {max_tokens, max_tokens}};
     uint64_t bytes = 0;
+    describe_routing(&handle, num_topk);
     for (int block = 0; block < WEFT__NUM_BLOCKS; block++)
-        bytes += places.bytes[block];
+        bytes += lay_tables(&handle, (enum weft__handle_block)block, NULL);
     return bytes;
-}
-
-static void point_into_expansion(weft_ep_handle *handle, char *memory,
-                                 const uint64_t offsets[NUM_TABLES])
-{
-    const weft_ep *ep = handle->ep;
-    struct wp_expansion *expansion = &handle->expansion;
-    expansion->num_experts = weft__placement_num_local(handle->placement, ep->comm->rank);
-    expansion->num_chunks = num_expert_chunks(ep, expansion->num_experts);
-    expansion->num_selections = (void *)(memory + offsets[TABLE_EXPERT_SELECTIONS]);
-    expansion->firsts = (void *)(memory + offsets[TABLE_EXPERT_FIRSTS]);
-    expansion->num_rows = (void *)(memory + offsets[TABLE_EXPANDED_ROWS]);
-    expansion->num_placed = (void *)(memory + offsets[TABLE_PLACED_ROWS]);
-    expansion->chunk_firsts = (void *)(memory + offsets[TABLE_EXPERT_CHUNKS]);
-    expansion->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_EXPANDED_ROWS]);
-}
-
-static void point_into_counts(weft_ep_handle *handle, const uint64_t offsets[NUM_TABLES])
-{
-    char *memory = handle->blocks[WEFT__BLOCK_COUNTS];
-    struct wp_routing *routing = &handle->routing;
-    routing->rank_base = (void *)(memory + offsets[TABLE_RANK_BASE]);
-    routing->send_rows = (void *)(memory + offsets[TABLE_SEND_ROWS]);
-    routing->entry_selections = (void *)(memory + offsets[TABLE_ENTRY_SELECTIONS]);
-    routing->recv_rows = (void *)(memory + offsets[TABLE_RECV_ROWS]);
-    routing->recv_rank_ends = (void *)(memory + offsets[TABLE_RECV_RANK_ENDS]);
-    routing->all_recv_rows = (void *)(memory + offsets[TABLE_ALL_RECV_ROWS]);
-    routing->recv_rank_rows = (void *)(memory + offsets[TABLE_RECV_RANK_ROWS]);
-    routing->recv_expert_rows = (void *)(memory + offsets[TABLE_RECV_EXPERT_ROWS]);
-    routing->tags = (void *)(memory + offsets[TABLE_TAGS]);
-    routing->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_ROWS]);
-    handle->selections = (void *)(memory + offsets[TABLE_SELECTIONS]);
-    handle->num_blocks_done = (void *)(memory + offsets[TABLE_NUM_BLOCKS_DONE]);
-    point_into_expansion(handle, memory, offsets);
-    if (handle->ep->internode == NULL)
-        return;
-    routing->nodes.send_tokens = (void *)(memory + offsets[TABLE_SEND_TOKENS]);
-    routing->nodes.relay_tokens = (void *)(memory + offsets[TABLE_RELAY_TOKENS]);
-    routing->nodes.relay_base = (void *)(memory + offsets[TABLE_RELAY_BASE]);
-    routing->nodes.relayed_by = (void *)(memory + offsets[TABLE_RELAYED_BY]);
-}
-
-static void point_into_tokens(weft_ep_handle *handle, const uint64_t offsets[NUM_TABLES])
-{
-    char *memory = handle->blocks[WEFT__BLOCK_TOKENS];
-    struct wp_routing *routing = &handle->routing;
-    routing->num_chunks = num_chunks(handle->ep, handle->room.own_tokens);
-    routing->routes = (void *)(memory + offsets[TABLE_ROUTES]);
-    routing->chunk_base = (void *)(memory + offsets[TABLE_CHUNK_BASE]);
-    routing->nodes.chunk_base = (void *)(memory + offsets[TABLE_CHUNK_NODES]);
-    if (handle->ep->internode == NULL)
-        return;
-    routing->nodes.max_tokens = handle->room.own_tokens;
-    routing->nodes.routes = (void *)(memory + offsets[TABLE_NODE_ROUTES]);
-    routing->nodes.tokens = (void *)(memory + offsets[TABLE_NODE_TOKENS]);
-}
-
-static void point_into_relayed(weft_ep_handle *handle)
-{
-    handle->routing.nodes.max_relayed_tokens = handle->room.relayed_tokens;
-    handle->routing.nodes.relayed_rows = handle->blocks[WEFT__BLOCK_RELAYED];
 }
 
 /* A new block for that room in place of the one before, which operations may use until now. If
@@ -241,47 +170,34 @@ static weft_result allocate(weft_ep_handle *handle, enum weft__handle_block bloc
 {
     const weft_ep *ep = handle->ep;
     const struct weft__machine *machine = weft__machine_of(ep->comm);
-    const struct sizes sizes = {ep, handle->placement, handle->routing.num_topk, room};
-    const struct places places = place_tables(&sizes);
+    weft_ep_handle planned = *handle;
     void *memory = NULL;
-    if (places.bytes[block] > 0)
-        WEFT__TRY(machine->alloc(ep->comm, places.bytes[block], &memory));
+    planned.room = room;
+    const uint64_t bytes = lay_tables(&planned, block, NULL);
+    if (bytes > 0)
+        WEFT__TRY(machine->alloc(ep->comm, bytes, &memory));
     if (handle->blocks[block] != NULL) {
         weft__exchange_wait(ep->exchange);
         machine->free(ep->comm, handle->blocks[block]);
     }
     handle->blocks[block] = memory;
     handle->room = room;
-    if (block == WEFT__BLOCK_COUNTS)
-        point_into_counts(handle, places.offsets);
-    else if (block == WEFT__BLOCK_TOKENS)
-        point_into_tokens(handle, places.offsets);
-    else
-        point_into_relayed(handle);
+    (void)lay_tables(handle, block, memory);
     return WEFT_OK;
+}
+
+const void *weft__handle_counted(const weft_ep_handle *handle, const void *table)
+{
+    return handle->counts.host + ((const char *)table - (const char *)handle->routing.recv_rows);
 }
 
 static weft_result create_counts(weft_ep_handle *handle)
 {
-    const struct sizes sizes = {handle->ep, handle->placement, handle->routing.num_topk,
-                                handle->room};
-    const struct places places = place_tables(&sizes);
-    const uint64_t *offsets = places.offsets;
-    struct weft__handle_counts *counts = &handle->counts;
-    counts->all_rows_offset = offsets[TABLE_ALL_RECV_ROWS] - offsets[TABLE_RECV_ROWS];
-    counts->rank_rows_offset = offsets[TABLE_RECV_RANK_ROWS] - offsets[TABLE_RECV_ROWS];
-    counts->expert_rows_offset = offsets[TABLE_RECV_EXPERT_ROWS] - offsets[TABLE_RECV_ROWS];
-    counts->selections_offset = offsets[TABLE_EXPERT_SELECTIONS] - offsets[TABLE_RECV_ROWS];
-    counts->firsts_offset = offsets[TABLE_EXPERT_FIRSTS] - offsets[TABLE_RECV_ROWS];
-    counts->expanded_rows_offset = offsets[TABLE_EXPANDED_ROWS] - offsets[TABLE_RECV_ROWS];
-    counts->tags_offset = offsets[TABLE_TAGS] - offsets[TABLE_RECV_ROWS];
-    counts->relay_tokens_offset = offsets[TABLE_RELAY_TOKENS] - offsets[TABLE_RECV_ROWS];
-    counts->dropped_expanded_offset =
-        offsets[TABLE_DROPPED_EXPANDED_ROWS] - offsets[TABLE_RECV_ROWS];
-    counts->dropped_rows_offset = offsets[TABLE_DROPPED_ROWS] - offsets[TABLE_RECV_ROWS];
-    counts->bytes = counts->dropped_rows_offset + sizeof(int64_t);
-    counts->host = calloc(1, counts->bytes);
-    return counts->host != NULL ? WEFT_OK : weft__no_memory("no memory for a handle");
+    const char *first = (const char *)handle->routing.recv_rows;
+    const char *end = (const char *)(handle->routing.dropped_rows + 1);
+    handle->counts.bytes = (uint64_t)(end - first);
+    handle->counts.host = calloc(1, handle->counts.bytes);
+    return handle->counts.host != NULL ? WEFT_OK : weft__no_memory("no memory for a handle");
 }
 
 static weft_result create_tables(weft_ep_handle *handle)
@@ -323,8 +239,7 @@ weft_result weft__handle_make_room_for_relayed(weft_ep_handle *handle, const cha
         return WEFT_OK;
     WEFT__TRY(weft__check_may_wait(call));
     WEFT__TRY(weft__handle_wait_counts(handle));
-    const int32_t *from_nodes =
-        (const void *)(handle->counts.host + handle->counts.relay_tokens_offset);
+    const int32_t *from_nodes = weft__handle_counted(handle, handle->routing.nodes.relay_tokens);
     for (int32_t node = 0; node < comm->topology.num_nodes; node++)
         num_tokens = from_nodes[node] > num_tokens ? from_nodes[node] : num_tokens;
     if (num_tokens > room.relayed_tokens) {
@@ -358,15 +273,7 @@ weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config
     handle->max_tokens = config->max_tokens;
     handle->order = config->order;
     handle->expert_alignment = config->expert_alignment == 0 ? 1 : config->expert_alignment;
-    handle->routing.rank = ep->comm->rank;
-    handle->routing.num_ranks = ep->comm->num_ranks;
-    handle->routing.num_topk = config->num_topk;
-    handle->routing.max_routes = max_routes(ep, config->num_topk);
-    if (ep->internode != NULL) {
-        handle->routing.nodes.max_node_routes =
-            least(config->num_topk, ep->comm->topology.num_nodes);
-        handle->routing.nodes.max_relayed_rows = max_relayed_rows(ep, config->num_topk);
-    }
+    describe_routing(handle, config->num_topk);
     weft_result result = place_experts(handle, config->num_experts);
     if (result == WEFT_OK)
         result = create_tables(handle);

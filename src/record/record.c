@@ -2,7 +2,6 @@
 #include "record/record.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { RECORD_WORDS = sizeof(struct weft__record) / sizeof(uint64_t) };
 _Static_assert(sizeof(struct weft__record) % sizeof(uint64_t) == 0, "records are whole words");

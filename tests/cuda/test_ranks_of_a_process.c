@@ -3,7 +3,6 @@
  * the host must wait for no kernel of another rank: that kernel may wait for the calling rank. */
 #include <stdlib.h>
 
-#include "cuda/driver.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"

@@ -3,7 +3,6 @@
  * calls, long before the deadline. Ranks that are late, or make equal calls in an order that can
  * work, get none. */
 #include <pthread.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "harness/cmocka.h"

@@ -115,10 +115,10 @@ static int all_pairs_differ(const struct plan *plan)
 {
     struct coll_case changed = plan->spec;
     plan->difference.change(&changed);
-    const struct coll_rows sent = coll_send_rows(&plan->spec, ODD_ONE);
-    const struct coll_rows received = coll_recv_rows(&plan->spec, ODD_ONE);
-    const struct coll_rows changed_sent = coll_send_rows(&changed, ODD_ONE);
-    const struct coll_rows changed_received = coll_recv_rows(&changed, ODD_ONE);
+    const struct coll_rows sent = coll_rows_of(&plan->spec, COLLECTIVE_SEND, ODD_ONE);
+    const struct coll_rows received = coll_rows_of(&plan->spec, COLLECTIVE_RECV, ODD_ONE);
+    const struct coll_rows changed_sent = coll_rows_of(&changed, COLLECTIVE_SEND, ODD_ONE);
+    const struct coll_rows changed_received = coll_rows_of(&changed, COLLECTIVE_RECV, ODD_ONE);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         if (sent.counts[rank] == changed_sent.counts[rank] ||
             received.counts[rank] == changed_received.counts[rank])

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/coll_call.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "harness/memory.h"
@@ -85,8 +84,8 @@ int coll_call_create(struct ep_rank *self, const struct coll_case *spec, struct 
 {
     const int32_t rank = self->context->rank;
     *call = (struct coll_call){.spec = *spec,
-                               .send_rows = coll_send_rows(spec, rank),
-                               .recv_rows = coll_recv_rows(spec, rank)};
+                               .send_rows = coll_rows_of(spec, COLLECTIVE_SEND, rank),
+                               .recv_rows = coll_rows_of(spec, COLLECTIVE_RECV, rank)};
     return create_factor(self, call) ||
            (coll_is_in_place(spec) ? create_in_place(self, call) : create_out_of_place(self, call));
 }
@@ -138,9 +137,11 @@ weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_col
         return issue_all_to_all_v(call, coll, stream);
     if (spec->operation == COLL_GROUP)
         return issue_group(call, rank, coll, stream);
-    if (coll_has_root(spec->operation) && rank != spec->root && call->send_rows.num_rows == 0)
+    if (collective_has_root(coll_collective(spec->operation)) && rank != spec->root &&
+        call->send_rows.num_rows == 0)
         send = NULL;
-    if (coll_has_root(spec->operation) && rank != spec->root && call->recv_rows.num_rows == 0)
+    if (collective_has_root(coll_collective(spec->operation)) && rank != spec->root &&
+        call->recv_rows.num_rows == 0)
         recv = NULL;
     return collective_call(coll_collective(spec->operation), coll,
                            WEFT_ARGS(weft_coll_args, .send = send, .recv = recv,

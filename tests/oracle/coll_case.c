@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/coll_case.h"
 
-#include <stdlib.h>
-
 #include "harness/memory.h"
 #include "oracle/coll_data.h"
-#include "workload/elements.h"
 #include "workload/rng.h"
 
 /* Names of independent draws from a case's seed. */
@@ -21,7 +18,7 @@ enum salt {
 
 int coll_is_premultiplied(const struct coll_case *spec)
 {
-    return spec->factor != COLL_NO_FACTOR && coll_is_reduction(spec->operation) &&
+    return spec->factor != COLL_NO_FACTOR && collective_reduces(coll_collective(spec->operation)) &&
            spec->op == WEFT_SUM && spec->dtype >= WEFT_BF16 && spec->dtype <= WEFT_FP32;
 }
 
@@ -85,18 +82,6 @@ static int has_uneven_rows(enum coll_operation operation)
 weft_collective coll_collective(enum coll_operation operation)
 {
     return has_uneven_rows(operation) ? WEFT_ALL_TO_ALL : (weft_collective)operation;
-}
-
-int coll_is_reduction(enum coll_operation operation)
-{
-    return operation == COLL_ALL_REDUCE || operation == COLL_REDUCE_SCATTER ||
-           operation == COLL_REDUCE;
-}
-
-int coll_has_root(enum coll_operation operation)
-{
-    return operation == COLL_BROADCAST || operation == COLL_REDUCE || operation == COLL_GATHER ||
-           operation == COLL_SCATTER;
 }
 
 int coll_is_in_place(const struct coll_case *spec)
@@ -174,31 +159,17 @@ static void place_rows(const struct coll_case *spec, uint64_t key, struct coll_r
     rows->total += has_gaps ? rng_below(&rng, 40) : 0;
 }
 
-struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank)
+struct coll_rows coll_rows_of(const struct coll_case *spec, enum collective_array array,
+                              int32_t rank)
 {
-    const enum coll_operation operation = spec->operation;
-    const int has_row_per_rank = operation == COLL_REDUCE_SCATTER || operation == COLL_ALL_TO_ALL ||
-                                 has_uneven_rows(operation) || operation == COLL_SCATTER;
-    struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
-    if ((operation == COLL_BROADCAST || operation == COLL_SCATTER) && rank != spec->root)
-        rows.num_rows = 0;
+    const weft_collective kind = coll_collective(spec->operation);
+    const int is_sent = array == COLLECTIVE_SEND;
+    struct coll_rows rows = {0};
+    if (!collective_is_ignored(kind, array, spec->root, rank))
+        rows.num_rows = collective_num_rows(kind, array, spec->num_ranks);
     for (int32_t row = 0; row < rows.num_rows; row++)
-        rows.counts[row] = pair_count(spec, rank, row);
-    place_rows(spec, rng_key(spec->seed, (uint64_t)rank), &rows);
-    return rows;
-}
-
-struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank)
-{
-    const enum coll_operation operation = spec->operation;
-    const int has_row_per_rank = operation == COLL_ALL_GATHER || operation == COLL_ALL_TO_ALL ||
-                                 has_uneven_rows(operation) || operation == COLL_GATHER;
-    struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
-    if ((operation == COLL_REDUCE || operation == COLL_GATHER) && rank != spec->root)
-        rows.num_rows = 0;
-    for (int32_t row = 0; row < rows.num_rows; row++)
-        rows.counts[row] = pair_count(spec, row, rank);
-    place_rows(spec, rng_key(spec->seed, 64 + (uint64_t)rank), &rows);
+        rows.counts[row] = pair_count(spec, is_sent ? rank : row, is_sent ? row : rank);
+    place_rows(spec, rng_key(spec->seed, (is_sent ? 0 : 64) + (uint64_t)rank), &rows);
     return rows;
 }
 
@@ -219,9 +190,8 @@ void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, u
                                   nodes, 0, 0};
     for (int32_t rank = 0; rank < spec->num_ranks; rank++)
         nodes[rank] = coll_node_of(&spec->nodes, rank);
-    if (spec->operation != COLL_ALL_REDUCE) /* it ends where it is wanted */
-        ranks.first_node =
-            (nodes[spec->operation == COLL_REDUCE ? spec->root : row] + 1) % ranks.num_nodes;
+    ranks.first_node =
+        collective_first_node(coll_collective(spec->operation), spec->root, row, &ranks);
     if (spec->order == REDUCED_UP_A_TREE)
         elements_reduce_rows_up_nodes(spec->dtype, spec->op, &ranks, rows, count, out);
     else
@@ -249,27 +219,12 @@ static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t pi
 static void expected_piece(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t piece,
                            uint64_t count, void *out)
 {
-    switch (spec->operation) {
-    case COLL_ALL_REDUCE:
-    case COLL_REDUCE:
-        reduced_piece(spec, 0, piece, count, out);
-        break;
-    case COLL_REDUCE_SCATTER:
-        reduced_piece(spec, rank, piece, count, out);
-        break;
-    case COLL_ALL_GATHER:
-    case COLL_GATHER:
-        input_piece(spec, row, 0, piece, count, out);
-        break;
-    case COLL_BROADCAST:
-        input_piece(spec, spec->root, 0, piece, count, out);
-        break;
-    case COLL_SCATTER:
-        input_piece(spec, spec->root, rank, piece, count, out);
-        break;
-    default:
-        input_piece(spec, row, rank, piece, count, out);
-    }
+    const struct collective_source source =
+        collective_source_of(coll_collective(spec->operation), spec->root, rank, row);
+    if (source.rank < 0)
+        reduced_piece(spec, source.row, piece, count, out);
+    else
+        input_piece(spec, source.rank, source.row, piece, count, out);
 }
 
 typedef void make_piece(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t piece,

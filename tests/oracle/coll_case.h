@@ -4,7 +4,7 @@
 #pragma once
 
 #include "oracle/ep_memory.h"
-#include "workload/elements.h"
+#include "workload/collective.h"
 
 enum coll_operation {
     COLL_ALL_REDUCE = WEFT_ALL_REDUCE,
@@ -85,8 +85,6 @@ int32_t coll_node_of(const struct coll_nodes *nodes, int32_t rank);
 
 const char *coll_operation_name(enum coll_operation operation);
 weft_collective coll_collective(enum coll_operation operation);
-int coll_is_reduction(enum coll_operation operation);
-int coll_has_root(enum coll_operation operation);
 int coll_is_in_place(const struct coll_case *spec);
 /* The bytes by which the algorithm of the operation is chosen. */
 uint64_t coll_row_bytes(const struct coll_case *spec);
@@ -113,8 +111,8 @@ struct coll_rows {
 
 /* The rows that `rank` gives and gets: none in an array that is the root's. Only uneven ones have
  * gaps. */
-struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank);
-struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank);
+struct coll_rows coll_rows_of(const struct coll_case *spec, enum collective_array array,
+                              int32_t rank);
 
 /* Elements first .. first + count - 1 of the result's row `row`: `rows` are those of all ranks,
  * products if there is a factor. It changes them. */

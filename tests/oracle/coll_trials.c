@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/coll_trials.h"
 
-#include <stdlib.h>
-
 #include "harness/memory.h"
 #include "workload/rng.h"
 
@@ -118,9 +116,9 @@ static uint64_t arena_bytes_of(const struct coll_trials *trials)
     for (int32_t i = 0; i < trials->num_trials; i++)
         for (int32_t rank = 0; rank < trials->num_ranks; rank++) {
             const struct coll_case *spec = &trials->trials[i].spec;
-            const uint64_t bytes =
-                (coll_send_rows(spec, rank).total + coll_recv_rows(spec, rank).total) *
-                dtype_bytes(spec->dtype);
+            const uint64_t bytes = (coll_rows_of(spec, COLLECTIVE_SEND, rank).total +
+                                    coll_rows_of(spec, COLLECTIVE_RECV, rank).total) *
+                                   dtype_bytes(spec->dtype);
             largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
         }
     return MAX_BYTES + largest_bytes + UINT64_C(2) * MAX_CALLS * ARRAY_BYTES;

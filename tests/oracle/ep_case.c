@@ -2,8 +2,6 @@
 #include "oracle/ep_case.h"
 
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "harness/memory.h"
 #include "workload/rng.h"

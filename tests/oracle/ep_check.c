@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/ep_check.h"
 
-#include <string.h>
-
 #include "harness/memory.h"
 
 /* The first that is wrong counts. */

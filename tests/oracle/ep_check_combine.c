@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <string.h>
 
 #include "harness/memory.h"
 #include "oracle/ep_check.h"

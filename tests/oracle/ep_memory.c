@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/ep_memory.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "harness/memory.h"

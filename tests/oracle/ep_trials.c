@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/ep_trials.h"
 
-#include <stdlib.h>
-
 #include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "workload/elements.h"

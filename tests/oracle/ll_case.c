@@ -80,37 +80,11 @@ static int32_t most_local(const struct ll_case *problem)
     return most;
 }
 
-/* As weft.h has it. */
-static int are_choices_few(const struct ll_case *problem, weft_ll_carrier carrier)
-{
-    enum { MAX_CHOSEN = 256, MAX_TOLD_TOPK = 63, MAX_PLACES = 3968 };
-    const int is_by_expert = problem->layout == WEFT_LL_BY_EXPERT;
-    const int32_t num_choices = problem->max_tokens * problem->num_topk;
-    const int32_t num_ranks = problem->num_ranks, num_local = most_local(problem);
-    const int32_t num_pairs = is_by_expert ? (num_local + 1) / 2 : 0;
-    if (carrier == WEFT_LL_TOLD_PACKETS)
-        return problem->num_topk <= MAX_TOLD_TOPK && num_local <= 4095 &&
-               num_choices + 2 * num_ranks * 2 * num_pairs <= MAX_PLACES;
-    return !is_by_expert || (num_choices + 1) / 2 * 2 + 2 * num_pairs <= MAX_CHOSEN;
-}
-
-static int are_answers_fit(const struct ll_case *problem)
-{
-    return (problem->answer == WEFT_LL_ANSWER_SUMS ||
-            problem->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE) &&
-           (problem->answer_dtype == WEFT_DTYPE_NONE || problem->answer_dtype == problem->dtype);
-}
-
 int ll_suits(const struct ll_case *problem, weft_ll_carrier carrier)
 {
-    const int32_t group = problem->quantisation.group_elements == 0
-                              ? problem->hidden
-                              : problem->quantisation.group_elements;
-    const int are_rows_fit =
-        problem->quantisation.dtype == WEFT_DTYPE_NONE ||
-        (problem->quantisation.scale != WEFT_SCALE_UE8M0 && group <= 128 && group % 4 == 0);
-    return problem->node_ranks == 0 && problem->num_ranks <= 8 &&
-           are_choices_few(problem, carrier) && are_answers_fit(problem) && are_rows_fit;
+    const weft_ll_config config = ll_config(problem);
+    return problem->node_ranks == 0 &&
+           ll_suits_packets(&config, carrier, problem->num_ranks, most_local(problem));
 }
 
 weft_ll_config ll_config(const struct ll_case *problem)

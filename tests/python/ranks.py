@@ -6,8 +6,11 @@ import gc
 import inspect
 import multiprocessing
 import os
+import re
+import subprocess
 import sys
 import traceback
+from pathlib import Path
 
 import weft
 
@@ -95,10 +98,30 @@ def _result_of(pipe, limit_s):
 
 def launch(num_ranks: int, script: str, *options: str, **environment: str):
     """A Python script as the ranks of `weft run`; returns the completed process."""
-    import subprocess
-    import sys
-
     return subprocess.run(
         [os.environ["WEFT_TOOL"], "run", "-n", str(num_ranks), *options, "--", sys.executable,
          "-c", script], env=os.environ | environment, capture_output=True, text=True,
         timeout=LIMIT_S, check=False)
+
+
+def train_example(name: str):
+    """An example as two ranks of torchrun, whose loss must fall; returns the completed process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+         str(Path(__file__).parents[2] / "examples" / name)],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"})
+    losses = [float(loss) for loss in re.findall(r"loss of rank 0 is ([\d.]+)", done.stdout)]
+    assert done.returncode == 0 and len(losses) == 2 and losses[1] < losses[0] / 5, done.stderr
+    return done
+
+
+def run_peer_test(folder: str, name: str, *options: str, drop_in: str = "") -> None:
+    """A test program of others, unmodified, which is no part of this project; with the packages of
+    a folder."""
+    path = [drop_in, os.environ["PYTHONPATH"]] if drop_in else [os.environ["PYTHONPATH"]]
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("peer_tests.py")), folder, name, *options],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path)}, capture_output=True, text=True,
+        timeout=LIMIT_S, check=False)
+    assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stderr

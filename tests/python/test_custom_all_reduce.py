@@ -13,7 +13,7 @@ import types
 import pytest
 import weft
 import weft.shared_memory
-from ranks import LIMIT_S, launch, on_ranks, run
+from ranks import launch, on_ranks, run, run_peer_test
 from torch_ranks import in_group, torch
 from weft.drop_in import folder
 
@@ -337,7 +337,4 @@ def test_of_the_callers(variable, name):
     folder_of_tests = os.environ.get(variable)
     if not folder_of_tests:
         pytest.skip(f"{variable} does not name a folder with test_{name}.py")
-    done = subprocess.run(
-        [sys.executable, os.path.join(os.path.dirname(__file__), "peer_tests.py"), folder_of_tests,
-         name], capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stderr
+    run_peer_test(folder_of_tests, name)

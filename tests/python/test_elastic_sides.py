@@ -2,13 +2,12 @@
 """DeepEP's V2 on weft beside dispatch and combine: all-gathers, messages, tables, domains of ranks,
 helpers of test programs; and DeepEP's own tests. Skipped without PyTorch."""
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import weft
-from ranks import LIMIT_S
+from ranks import run_peer_test
 from torch_ranks import in_group, on_group, torch
 from weft.drop_in import folder
 
@@ -148,8 +147,4 @@ def test_of_deep_ep_itself(name, options):
     programs = Path(named).parent / "elastic"
     if not named or not programs.is_dir():
         pytest.skip("WEFT_TEST_DEEP_EP does not name a folder beside DeepEP's tests/elastic")
-    done = subprocess.run(
-        [sys.executable, os.path.join(os.path.dirname(__file__), "peer_tests.py"), str(programs),
-         name, *options], capture_output=True, text=True, timeout=LIMIT_S, check=False,
-        env=os.environ | {"PYTHONPATH": folder() + os.pathsep + os.environ["PYTHONPATH"]})
-    assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stderr
+    run_peer_test(str(programs), name, *options, drop_in=folder())

@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Tensors in and out, process groups, gradients of a MoE layer; skipped without PyTorch."""
-import os
-import re
-import subprocess
-import sys
-
 import pytest
 import weft
-from ranks import LIMIT_S, on_ranks, run
+from ranks import on_ranks, run, train_example
 from torch_ranks import in_group, torch
 
 import torch.distributed.tensor  # for torch.testing: once, before ranks are forked
@@ -315,13 +310,5 @@ def test_subgroups():
     assert with_comm(split, 4) == [2, 4, 2, 4]
 
 
-
-
 def test_example():
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-         os.path.join(os.path.dirname(__file__), "../../examples/moe_layer.py")],
-        capture_output=True, text=True, timeout=LIMIT_S, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"})
-    losses = [float(x) for x in re.findall(r"loss of rank 0 is ([\d.]+)", done.stdout)]
-    assert done.returncode == 0 and len(losses) == 2 and losses[1] < losses[0] / 5, done.stderr
+    train_example("moe_layer.py")

@@ -1,31 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Which algorithm does an operation: pinned ones, what they refuse, and the library's choice. */
 #include "harness/cmocka.h"
-#include "harness/machine.h"
 #include "oracle/coll_call.h"
+#include "workload/collective.h"
 #include "workload/elements.h"
 
 enum { NUM_RANKS = 3, PACKET_BYTES = 16 << 10, NUM_SIZES = 40 };
-
-static int can_do(weft_collective collective, weft_algorithm algorithm)
-{
-    switch (algorithm) {
-    case WEFT_ALGORITHM_ONESHOT:
-        return 1;
-    case WEFT_ALGORITHM_TWOSHOT_PACKETS:
-        return collective == WEFT_ALL_REDUCE;
-    case WEFT_ALGORITHM_TWOSHOT:
-        return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE;
-    case WEFT_ALGORITHM_ONESHOT_PULL:
-        return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE_SCATTER ||
-               collective == WEFT_REDUCE;
-    case WEFT_ALGORITHM_RELAY:
-        return collective == WEFT_BROADCAST;
-    default:
-        return collective > WEFT_REDUCE_SCATTER && collective != WEFT_REDUCE &&
-               algorithm == WEFT_ALGORITHM_PUSH;
-    }
-}
 
 static weft_coll_config config_of(weft_algorithm algorithm,
                                   weft_coll_choice choices[NUM_COLLECTIVES])
@@ -70,7 +50,7 @@ static int check_pinned(struct ep_rank *self, weft_algorithm algorithm)
         struct coll_case spec =
             coll_case_random(1, NUM_RANKS, (enum coll_operation)operation, WEFT_FP16, WEFT_SUM, 25);
         spec.order = elements_order_of(algorithm);
-        if (!can_do(collective, algorithm)) {
+        if (!collective_is_served(collective, algorithm)) {
             if (check_refused(self, coll, &spec, algorithm))
                 return 1;
             continue;
@@ -132,8 +112,10 @@ TEST_ON_RANKS(chosen, RANKS_THREADS, NUM_RANKS)
     for (int i = 0; i < NUM_COLLECTIVES; i++)
         for (int size = 0; size < NUM_SIZES; size++) {
             own.of[i][size] = weft_coll_algorithm(coll, (weft_collective)i, 1ull << size);
-            CHECK(can_do((weft_collective)i, own.of[i][size]), "collective %d of 2^%d bytes by %s",
-                  i, size, weft_coll_algorithm_name(own.of[i][size]));
+            CHECK(own.of[i][size] != WEFT_ALGORITHM_AUTO &&
+                      collective_is_served((weft_collective)i, own.of[i][size]),
+                  "collective %d of 2^%d bytes by %s", i, size,
+                  weft_coll_algorithm_name(own.of[i][size]));
         }
     CHECK_OK(weft_comm_host_all_gather(self.comm, &own, sizeof own, all));
     for (int rank = 0; rank < NUM_RANKS; rank++)

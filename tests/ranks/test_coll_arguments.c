@@ -40,37 +40,26 @@ static int seat_close(struct seat *seat)
 struct arguments {
     enum coll_operation operation;
     weft_coll *coll;
-    const void *send;
-    void *recv;
-    int64_t count;
-    weft_dtype dtype;
-    weft_reduce_op op;
-    int32_t root;
-    float factor;
-    const float *factor_at;
+    weft_coll_args args;
     weft_stream *stream;
 };
 
 static struct arguments valid_arguments(const struct seat *seat, enum coll_operation operation)
 {
-    return (struct arguments){.operation = operation,
-                              .coll = seat->coll,
-                              .send = seat->send.data,
-                              .recv = seat->recv.data,
-                              .count = COUNT,
-                              .dtype = WEFT_FP32,
-                              .root = 1,
-                              .stream = seat->rank.stream};
+    return (struct arguments){operation,
+                              seat->coll,
+                              {.size = sizeof(weft_coll_args),
+                               .send = seat->send.data,
+                               .recv = seat->recv.data,
+                               .count = COUNT,
+                               .dtype = WEFT_FP32,
+                               .root = 1},
+                              seat->rank.stream};
 }
 
 static weft_result call(const struct arguments *a)
 {
-    return collective_call(coll_collective(a->operation), a->coll,
-                           WEFT_ARGS(weft_coll_args, .send = a->send, .recv = a->recv,
-                                     .count = a->count, .dtype = a->dtype, .op = a->op,
-                                     .root = a->root, .factor = a->factor,
-                                     .factor_at = a->factor_at),
-                           a->stream);
+    return collective_call(coll_collective(a->operation), a->coll, &a->args, a->stream);
 }
 
 /* The call must be refused with a message that has all three texts. */
@@ -93,7 +82,7 @@ static int check_refused(const struct arguments *a, const char *argument, const 
      check_refused(&a, argument, value, allowed))
 /* The same of a premultiplied sum. */
 #define REFUSED_PREMUL(member, wrong, argument, value, allowed)                                    \
-    (a = valid_arguments(seat, operation), a.op = WEFT_PREMUL_SUM, a.member = (wrong),             \
+    (a = valid_arguments(seat, operation), a.args.op = WEFT_PREMUL_SUM, a.member = (wrong),        \
      check_refused(&a, argument, value, allowed))
 
 /* Averages of integers are refused, since their sums may wrap. */
@@ -103,8 +92,8 @@ static int check_averages(struct seat *seat, enum coll_operation operation)
     static const char *const names[] = {"WEFT_UINT8", "WEFT_INT32", "WEFT_INT64"};
     for (int i = 0; i < 3; i++) {
         struct arguments a = valid_arguments(seat, operation);
-        a.op = WEFT_AVG;
-        a.dtype = integers[i];
+        a.args.op = WEFT_AVG;
+        a.args.dtype = integers[i];
         if (check_refused(&a, "dtype of WEFT_AVG is", names[i], "wrap"))
             return 1;
     }
@@ -116,20 +105,20 @@ static int check_factors(struct seat *seat, enum coll_operation operation)
     struct arguments a;
     const float *factor = (const float *)seat->send.data;
     const int has_output = operation != COLL_REDUCE || seat->rank.context->rank == 1;
-    if (REFUSED(factor, 0.5f, "factor is 0.5", "", "0") ||
-        REFUSED(factor_at, factor, "factor_at is", "", "0") ||
-        REFUSED_PREMUL(dtype, WEFT_INT32, "dtype of WEFT_PREMUL_SUM is", "WEFT_INT32 (1)",
+    if (REFUSED(args.factor, 0.5f, "factor is 0.5", "", "0") ||
+        REFUSED(args.factor_at, factor, "factor_at is", "", "0") ||
+        REFUSED_PREMUL(args.dtype, WEFT_INT32, "dtype of WEFT_PREMUL_SUM is", "WEFT_INT32 (1)",
                        "WEFT_BF16 (3), WEFT_FP16 (4), WEFT_FP32 (5)") ||
-        REFUSED_PREMUL(dtype, WEFT_FP64, "dtype of WEFT_PREMUL_SUM is", "WEFT_FP64 (6)", "") ||
-        REFUSED_PREMUL(factor_at, (const float *)((const char *)factor + 2), "factor_at is", "",
-                       "multiple of 4") ||
-        (has_output &&
-         REFUSED_PREMUL(factor_at, (const float *)seat->recv.data, "factor_at", "recv", "overlap")))
+        REFUSED_PREMUL(args.dtype, WEFT_FP64, "dtype of WEFT_PREMUL_SUM is", "WEFT_FP64 (6)", "") ||
+        REFUSED_PREMUL(args.factor_at, (const float *)((const char *)factor + 2), "factor_at is",
+                       "", "multiple of 4") ||
+        (has_output && REFUSED_PREMUL(args.factor_at, (const float *)seat->recv.data, "factor_at",
+                                      "recv", "overlap")))
         return 1;
     a = valid_arguments(seat, operation);
-    a.op = WEFT_PREMUL_SUM;
-    a.factor = 1;
-    a.factor_at = factor;
+    a.args.op = WEFT_PREMUL_SUM;
+    a.args.factor = 1;
+    a.args.factor_at = factor;
     return check_refused(&a, "factor is 1,", "", "0");
 }
 
@@ -140,28 +129,29 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
     const int needs_send = is_root || (operation != COLL_BROADCAST && operation != COLL_SCATTER);
     const int needs_recv = is_root || (operation != COLL_REDUCE && operation != COLL_GATHER);
     if (REFUSED(coll, NULL, "coll", "NULL", "") || REFUSED(stream, NULL, "stream", "NULL", "") ||
-        REFUSED(dtype, (weft_dtype)-1, "dtype", "-1", "allowed are WEFT_INT32 (1), ") ||
-        REFUSED(dtype, WEFT_INT8, "dtype", "WEFT_INT8 (9)", "WEFT_FP8_E4M3 (8)") ||
-        REFUSED(dtype, (weft_dtype)10, "dtype", "is 10", "WEFT_FP8_E4M3 (8)") ||
-        REFUSED(dtype, WEFT_DTYPE_NONE, "dtype", "WEFT_DTYPE_NONE (0)", "WEFT_INT32 (1)") ||
-        REFUSED(count, -1, "count", "-1", "0..") ||
-        REFUSED(count, INT64_MAX / 2 + 1, "count", "4611686018427387904", "0.."))
+        REFUSED(args.dtype, (weft_dtype)-1, "dtype", "-1", "allowed are WEFT_INT32 (1), ") ||
+        REFUSED(args.dtype, WEFT_INT8, "dtype", "WEFT_INT8 (9)", "WEFT_FP8_E4M3 (8)") ||
+        REFUSED(args.dtype, (weft_dtype)10, "dtype", "is 10", "WEFT_FP8_E4M3 (8)") ||
+        REFUSED(args.dtype, WEFT_DTYPE_NONE, "dtype", "WEFT_DTYPE_NONE (0)", "WEFT_INT32 (1)") ||
+        REFUSED(args.count, -1, "count", "-1", "0..") ||
+        REFUSED(args.count, INT64_MAX / 2 + 1, "count", "4611686018427387904", "0.."))
         return 1;
-    if ((needs_send && REFUSED(send, NULL, "send", "NULL", "")) ||
-        (needs_recv && REFUSED(recv, NULL, "recv", "NULL", "")) ||
+    if ((needs_send && REFUSED(args.send, NULL, "send", "NULL", "")) ||
+        (needs_recv && REFUSED(args.recv, NULL, "recv", "NULL", "")) ||
         (needs_send && needs_recv &&
-         REFUSED(send, (char *)seat->recv.data + 4, "send", "overlap", "")))
+         REFUSED(args.send, (char *)seat->recv.data + 4, "send", "overlap", "")))
         return 1;
-    if (coll_is_reduction(operation) && check_factors(seat, operation))
+    if (collective_reduces(coll_collective(operation)) && check_factors(seat, operation))
         return 1;
-    if (coll_is_reduction(operation) &&
-        (REFUSED(op, (weft_reduce_op)-1, "op is", "-1", "allowed are WEFT_SUM (0), ") ||
-         REFUSED(op, (weft_reduce_op)6, "op is", "6", "WEFT_AVG (4), WEFT_PREMUL_SUM (5)")))
+    if (collective_reduces(coll_collective(operation)) &&
+        (REFUSED(args.op, (weft_reduce_op)-1, "op is", "-1", "allowed are WEFT_SUM (0), ") ||
+         REFUSED(args.op, (weft_reduce_op)6, "op is", "6", "WEFT_AVG (4), WEFT_PREMUL_SUM (5)")))
         return 1;
-    if (coll_is_reduction(operation) && check_averages(seat, operation))
+    if (collective_reduces(coll_collective(operation)) && check_averages(seat, operation))
         return 1;
-    if (coll_has_root(operation) &&
-        (REFUSED(root, -1, "root", "-1", "0..2") || REFUSED(root, NUM_RANKS, "root", "3", "0..2")))
+    if (collective_has_root(coll_collective(operation)) &&
+        (REFUSED(args.root, -1, "root", "-1", "0..2") ||
+         REFUSED(args.root, NUM_RANKS, "root", "3", "0..2")))
         return 1;
     return 0;
 }

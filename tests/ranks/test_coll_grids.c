@@ -5,36 +5,10 @@
 #include "harness/machine.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
+#include "workload/collective.h"
 
 static const int32_t grids[][2] = {{1, 1}, {1, 7}, {2, 1}, {3, 5}, {2, 16}};
 enum { NUM_GRIDS = sizeof grids / sizeof grids[0], NUM_CASES = 8 };
-
-static const struct {
-    weft_collective collective;
-    weft_algorithm algorithm;
-} pairs[] = {
-    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT},
-    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT_PACKETS},
-    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT_PULL},
-    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT},
-    {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT},
-    {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT_PULL},
-    {WEFT_ALL_GATHER, WEFT_ALGORITHM_ONESHOT},
-    {WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH},
-    {WEFT_ALL_TO_ALL, WEFT_ALGORITHM_ONESHOT},
-    {WEFT_ALL_TO_ALL, WEFT_ALGORITHM_PUSH},
-    {WEFT_BROADCAST, WEFT_ALGORITHM_ONESHOT},
-    {WEFT_BROADCAST, WEFT_ALGORITHM_PUSH},
-    {WEFT_BROADCAST, WEFT_ALGORITHM_RELAY},
-    {WEFT_REDUCE, WEFT_ALGORITHM_ONESHOT},
-    {WEFT_REDUCE, WEFT_ALGORITHM_ONESHOT_PULL},
-    {WEFT_REDUCE, WEFT_ALGORITHM_TWOSHOT},
-    {WEFT_GATHER, WEFT_ALGORITHM_ONESHOT},
-    {WEFT_GATHER, WEFT_ALGORITHM_PUSH},
-    {WEFT_SCATTER, WEFT_ALGORITHM_ONESHOT},
-    {WEFT_SCATTER, WEFT_ALGORITHM_PUSH},
-};
-enum { NUM_PAIRS = sizeof pairs / sizeof pairs[0] };
 
 /* The cases of a collective, whatever the algorithm. */
 static struct coll_case case_of(weft_collective collective, int i, int32_t num_ranks)
@@ -61,32 +35,31 @@ static struct coll_case relayed_case(int32_t num_ranks, int32_t num_blocks)
     return spec;
 }
 
-static int check_grid(struct ep_rank *self, int pair, int grid)
+static int check_grid(struct ep_rank *self, weft_collective collective, weft_algorithm algorithm,
+                      int grid)
 {
-    const weft_collective collective = pairs[pair].collective;
     struct coll_setup setup = {.kind = COLL_CONFIGURED, .config = WEFT_INIT(weft_coll_config)};
     weft_coll_config *config = &setup.config;
     weft_coll *coll;
     char name[64];
     config->packet_bytes = 32 << 10;
     config->staging_bytes = 8 << 10; /* less than some of the cases have */
-    config->choices =
-        WEFT_ARGS(weft_coll_choice, .collective = collective, .algorithm = pairs[pair].algorithm);
+    config->choices = WEFT_ARGS(weft_coll_choice, .collective = collective, .algorithm = algorithm);
     config->num_choices = 1;
     config->num_blocks = grids[grid][0];
     config->num_warps = grids[grid][1];
-    snprintf(name, sizeof name, "%s, %dx%d", weft_coll_algorithm_name(pairs[pair].algorithm),
+    snprintf(name, sizeof name, "%s, %dx%d", weft_coll_algorithm_name(algorithm),
              config->num_blocks, config->num_warps);
     CHECK_OK(weft_coll_create(self->comm, config, &coll));
     for (int i = 0; i < NUM_CASES; i++) {
         struct coll_case spec = case_of(collective, i, self->context->num_ranks);
         coll_setup_adapt(&setup, &spec);
-        CHECK(weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) == pairs[pair].algorithm,
+        CHECK(weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) == algorithm,
               "%s was pinned", name);
         if (coll_check(self, coll, &spec, name))
             return 1;
     }
-    if (pairs[pair].algorithm == WEFT_ALGORITHM_RELAY) {
+    if (algorithm == WEFT_ALGORITHM_RELAY) {
         const struct coll_case spec = relayed_case(self->context->num_ranks, config->num_blocks);
         if (coll_check(self, coll, &spec, name))
             return 1;
@@ -102,10 +75,13 @@ static int check_all(struct ranks_context *context)
     struct ep_rank self;
     if (ep_rank_open(&self, context, 0, 16 << 20))
         return 1;
-    for (int pair = 0; pair < NUM_PAIRS; pair++)
-        for (int grid = 0; grid < NUM_GRIDS; grid++)
-            if (check_grid(&self, pair, grid))
-                return 1;
+    for (int i = 0; i < NUM_COLLECTIVES * NUM_ALGORITHMS * NUM_GRIDS; i++) {
+        const weft_collective collective = (weft_collective)(i / NUM_GRIDS / NUM_ALGORITHMS);
+        const weft_algorithm algorithm = (weft_algorithm)(i / NUM_GRIDS % NUM_ALGORITHMS);
+        if (algorithm != WEFT_ALGORITHM_AUTO && collective_is_served(collective, algorithm) &&
+            check_grid(&self, collective, algorithm, i % NUM_GRIDS))
+            return 1;
+    }
     return ep_rank_close(&self);
 }
 

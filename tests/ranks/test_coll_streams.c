@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Several weft_colls at once, on communicators of their own and on one; a weft_coll beside a
  * weft_ep; and one weft_coll on several streams. */
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
 #include "harness/memory.h"

@@ -2,7 +2,6 @@
 /* weft_comm_barrier: nobody passes before all have come, of all nodes, and memory written before it
  * is read after, where ranks can reach it. */
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
 #include "harness/machine.h"

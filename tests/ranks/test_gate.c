@@ -2,7 +2,6 @@
 /* weft_gate_choose, weft_gate_backward and weft_gate_balance, against the oracle, and their
  * arguments. */
 #include <math.h>
-#include <string.h>
 
 #include "harness/cmocka.h"
 #include "harness/memory.h"

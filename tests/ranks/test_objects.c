@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* How objects end: in any order, with work queued, twice; and calls with objects that are gone. */
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
 #include "harness/machine.h"

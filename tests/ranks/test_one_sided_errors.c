@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One-sided operations that cannot be done: wrong arguments, words that nobody adds to, ranks that
  * have left. And communicators of every n-th rank, on which they work as on others. */
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
 #include "harness/machine.h"

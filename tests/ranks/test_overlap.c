@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments that share memory: what a call writes may be nothing else that it is given. */
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
 #include "harness/ranks.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Registered memory: reached where it is between ranks of one process, staged between others, with
  * the same results. */
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "harness/cmocka.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The sim finds bugs from the field that were planted, and nothing in their corrected forms. */
-#include <stdio.h>
 #include <string.h>
 
 #include "harness/cmocka.h"

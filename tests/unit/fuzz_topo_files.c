@@ -15,7 +15,6 @@
 #include "comm/host/log.h"
 #include "harness/cmocka.h"
 #include "topo/channels_file.h"
-#include "topo/file.h"
 #include "topo/paths.h"
 #include "topo_files.h"
 #include "workload/rng.h"

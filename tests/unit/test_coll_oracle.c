@@ -130,19 +130,19 @@ TEST(rows_of_operations)
     expect_row(&spec, 1, 2, 2, 1);
     spec = case_of(COLL_BROADCAST);
     expect_row(&spec, 1, 0, 2, 0);
-    assert_int_equal(coll_send_rows(&spec, 1).num_rows, 0);
-    assert_int_equal(coll_send_rows(&spec, 2).num_rows, 1);
+    assert_int_equal(coll_rows_of(&spec, COLLECTIVE_SEND, 1).num_rows, 0);
+    assert_int_equal(coll_rows_of(&spec, COLLECTIVE_SEND, 2).num_rows, 1);
     spec = case_of(COLL_REDUCE);
     expect_sum(&spec, 2, 0);
-    assert_int_equal(coll_recv_rows(&spec, 1).num_rows, 0);
+    assert_int_equal(coll_rows_of(&spec, COLLECTIVE_RECV, 1).num_rows, 0);
     spec = case_of(COLL_GATHER);
     expect_row(&spec, 2, 1, 1, 0);
-    assert_int_equal(coll_recv_rows(&spec, 1).num_rows, 0);
-    assert_int_equal(coll_recv_rows(&spec, 2).num_rows, NUM_RANKS);
+    assert_int_equal(coll_rows_of(&spec, COLLECTIVE_RECV, 1).num_rows, 0);
+    assert_int_equal(coll_rows_of(&spec, COLLECTIVE_RECV, 2).num_rows, NUM_RANKS);
     spec = case_of(COLL_SCATTER);
     expect_row(&spec, 1, 0, 2, 1);
-    assert_int_equal(coll_send_rows(&spec, 1).num_rows, 0);
-    assert_int_equal(coll_send_rows(&spec, 2).num_rows, NUM_RANKS);
+    assert_int_equal(coll_rows_of(&spec, COLLECTIVE_SEND, 1).num_rows, 0);
+    assert_int_equal(coll_rows_of(&spec, COLLECTIVE_SEND, 2).num_rows, NUM_RANKS);
 }
 
 TEST(rows_of_all_to_all_v)
@@ -152,10 +152,11 @@ TEST(rows_of_all_to_all_v)
         struct coll_case spec = case_of(COLL_ALL_TO_ALL_V);
         spec.seed = seed;
         for (int32_t from = 0; from < NUM_RANKS; from++) {
-            const struct coll_rows sent = coll_send_rows(&spec, from);
+            const struct coll_rows sent = coll_rows_of(&spec, COLLECTIVE_SEND, from);
             uint64_t sum = 0;
             for (int32_t to = 0; to < NUM_RANKS; to++) {
-                assert_int_equal(sent.counts[to], coll_recv_rows(&spec, to).counts[from]);
+                assert_int_equal(sent.counts[to],
+                                 coll_rows_of(&spec, COLLECTIVE_RECV, to).counts[from]);
                 assert_true(sent.offsets[to] + sent.counts[to] <= sent.total);
                 sum += sent.counts[to];
             }

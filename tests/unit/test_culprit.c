@@ -3,7 +3,6 @@
  * last rank never answers: it is only a connection to the rendezvous, like that of a stopped
  * process, or of one that leaves in that moment. */
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "comm/failure/culprit.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The oracle against results worked out by hand. */
 #include <stdio.h>
-#include <string.h>
 
 #include "harness/cmocka.h"
 #include "oracle/ep_experts.h"

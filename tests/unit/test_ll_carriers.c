@@ -13,6 +13,9 @@ struct choice {
 
 #define FP8_OF(kind) .quantisation = {WEFT_FP8_E4M3, WEFT_SCALE_##kind, 128}
 #define FP8          FP8_OF(FP32)
+#define MASKED       .on_missing = WEFT_LL_MASK
+#define WEIGHED_LATE .answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE
+#define LOGARITHMS   .answer_dtype = WEFT_LOG_10BIT
 
 static struct weft__ll_carrier carrier_of(const struct choice *choice, weft_machine kind,
                                           weft_ll_layout layout)
@@ -74,18 +77,13 @@ TEST(of_any_layout)
         {4, 256, 33, 2, WEFT_LL_PACKETS, {0}},
         {4, 256, 33, 17, WEFT_LL_SIGNALS, {0}}, /* not usual */
         {4, 256, 8, 17, WEFT_LL_SIGNALS, {.dtype = WEFT_FP16}},
-        {4, 256, 8, 8, WEFT_LL_PACKETS, {.on_missing = WEFT_LL_MASK}},
-        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {.on_missing = WEFT_LL_MASK, FP8}},
-        {2, 256, 8, 64, WEFT_LL_TOLD_PACKETS, {.on_missing = WEFT_LL_MASK, FP8}},
-        {2, 256, 8, 64, WEFT_LL_TOLD_PACKETS, {.on_missing = WEFT_LL_MASK}},
-        {2, 256, 8, 65, WEFT_LL_SIGNALS, {.on_missing = WEFT_LL_MASK}},
-        {4,
-         256,
-         8,
-         8,
-         WEFT_LL_SIGNALS,
-         {.on_missing = WEFT_LL_MASK, .answer_dtype = WEFT_LOG_10BIT}},
-        {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer_dtype = WEFT_LOG_10BIT}}};
+        {4, 256, 8, 8, WEFT_LL_PACKETS, {MASKED}},
+        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {MASKED, FP8}},
+        {2, 256, 8, 64, WEFT_LL_TOLD_PACKETS, {MASKED, FP8}},
+        {2, 256, 8, 64, WEFT_LL_TOLD_PACKETS, {MASKED}},
+        {2, 256, 8, 65, WEFT_LL_SIGNALS, {MASKED}},
+        {4, 256, 8, 8, WEFT_LL_SIGNALS, {MASKED, LOGARITHMS}},
+        {4, 256, 8, 8, WEFT_LL_SIGNALS, {LOGARITHMS}}};
     check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_RANK);
     check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_EXPERT);
 }
@@ -102,29 +100,15 @@ TEST(of_many_experts)
         {4, 516, 8, 15, WEFT_LL_PACKETS, {0}},
         {4, 516, 8, 16, WEFT_LL_TOLD_PACKETS, {0}}, /* 128 choices and 129 experts */
         {8, 512, 8, 8, WEFT_LL_PACKETS, {0}},
-        {4, 256, 8, 16, WEFT_LL_PACKETS, {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, FP8}},
-        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, FP8}},
-        {4,
-         256,
-         8,
-         128,
-         WEFT_LL_TOLD_PACKETS,
-         {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, .on_missing = WEFT_LL_MASK, FP8}},
+        {4, 256, 8, 16, WEFT_LL_PACKETS, {WEIGHED_LATE, FP8}},
+        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {WEIGHED_LATE, FP8}},
+        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {WEIGHED_LATE, MASKED, FP8}},
         {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {FP8_OF(FP32_POWER_OF_TWO)}},
-        {4,
-         256,
-         8,
-         128,
-         WEFT_LL_SIGNALS, /* no program of its own */
-         {FP8_OF(FP32_POWER_OF_TWO), .on_missing = WEFT_LL_MASK}},
+        /* These two have no program of their own. */
+        {4, 256, 8, 128, WEFT_LL_SIGNALS, {FP8_OF(FP32_POWER_OF_TWO), MASKED}},
+        {4, 256, 8, 128, WEFT_LL_SIGNALS, {WEIGHED_LATE, LOGARITHMS}},
         {4, 256, 8, 8, WEFT_LL_PACKETS, {FP8_OF(FP32_POWER_OF_TWO)}},
         {4, 256, 8, 8, WEFT_LL_SIGNALS, {FP8_OF(UE8M0)}},
-        {4,
-         256,
-         8,
-         128,
-         WEFT_LL_SIGNALS, /* no program of its own */
-         {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, .answer_dtype = WEFT_LOG_10BIT}},
         {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer = WEFT_LL_ANSWER_ROWS}}};
     check(by_rank, sizeof by_rank / sizeof *by_rank, WEFT_LL_BY_RANK);
     check(by_expert, sizeof by_expert / sizeof *by_expert, WEFT_LL_BY_EXPERT);

@@ -2,7 +2,6 @@
 /* Who sends what a launch posts on the cpu machine: its own thread, or the progress thread when
  * there is much and cores are free. All of it comes, whoever does. */
 #include <sched.h>
-#include <stdlib.h>
 
 #include "comm/host/thread.h"
 #include "harness/cmocka.h"

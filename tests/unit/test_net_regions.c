@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Regions that come and go while a network is used: their numbers, more of them than there are
  * numbers, and what goes to memory that the engine alone accesses. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "comm/host/error.h"

@@ -2,7 +2,6 @@
 /* Observers of a job: what they are told, and that nothing that they do harms the job. */
 #include <poll.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <string.h>
 
 #include "comm/heap/ranges.h"
 #include "harness/cmocka.h"

@@ -2,7 +2,6 @@
 /* The ring of records: what stays in it, what readers see while threads write, the counters, and
  * the rule that names the slowest rank, on lateness that is drawn. */
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "harness/cmocka.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Counted puts on the cpu machine: rows through a ring of slots, with credits, between ranks of two
  * nodes; in heaps that have grown; and puts that are wrong. */
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
 #include "harness/machine.h"

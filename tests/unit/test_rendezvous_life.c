@@ -3,7 +3,6 @@
  * process. Each id can be used again. */
 #include <dirent.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>

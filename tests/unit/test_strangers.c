@@ -2,7 +2,6 @@
 /* Connections to the rendezvous that nobody knows: how many it bears, and for how long. */
 #include <fcntl.h>
 #include <poll.h>
-#include <string.h>
 
 #include "descriptors.h"
 #include "harness/cmocka.h"

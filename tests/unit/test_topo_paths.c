@@ -2,9 +2,7 @@
 /* Links, and the best path between two: every type of path, on small machines whose answers are
  * plain to see. */
 #include <stdio.h>
-#include <string.h>
 
-#include "comm/host/error.h"
 #include "harness/cmocka.h"
 #include "topo/paths.h"
 #include "topo_files.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Channels of real machines: those that NCCL found there, byte for byte, and what it finds on
  * others. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

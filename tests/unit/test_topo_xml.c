@@ -7,7 +7,6 @@
 
 #include "comm/host/error.h"
 #include "harness/cmocka.h"
-#include "topo/file.h"
 #include "topo_files.h"
 
 static const char *const dumps[] = {"vastai-hgx-h200-8x.topo.xml", "vastai-hgx-b200-8x.topo.xml",

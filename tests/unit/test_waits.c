@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rank answers when it is asked whom it waits for. */
-#include <string.h>
 
 #include "comm/failure/waits.h"
 #include "harness/cmocka.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The reader of MOETRACE files, on good and on corrupt files. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -8,7 +8,6 @@
 #include "comm/host/error.h"
 #include "harness/cmocka.h"
 #include "topo/complete.h"
-#include "topo/file.h"
 #include "topo/paths.h"
 
 char *topo_file_bytes(const char *name, size_t *num_bytes)

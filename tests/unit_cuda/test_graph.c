@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Whose operations a graph of the cuda machine takes for its own, and how captures end, with a
  * driver that only keeps the states of streams. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "harness/cmocka.h"

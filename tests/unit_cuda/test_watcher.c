@@ -3,7 +3,6 @@
  * processes that share a GPU take turns, so that it may not look for long. */
 #include <time.h>
 
-#include "comm/host/thread.h"
 #include "harness/cmocka.h"
 #include "machine/cuda/device.h"
 

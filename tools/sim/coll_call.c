@@ -3,7 +3,6 @@
 
 #include "machine/machine.h"
 #include "shape.h"
-#include "workload/collective.h"
 
 weft_collective coll_collective(enum scenario_op op)
 {
@@ -196,14 +195,9 @@ struct coll_places coll_places(const struct shape *shape, const struct coll_call
 }
 
 int32_t coll_num_rows(const struct shape *shape, const struct coll_call *call,
-                      enum coll_array array)
+                      enum collective_array array)
 {
-    const weft_collective of_all = array == COLL_SEND ? WEFT_REDUCE_SCATTER : WEFT_ALL_GATHER;
-    const weft_collective of_root = array == COLL_SEND ? WEFT_SCATTER : WEFT_GATHER;
-    const weft_collective collective = call->collective;
-    return collective == of_all || collective == of_root || collective == WEFT_ALL_TO_ALL
-               ? shape->num_ranks
-               : 1;
+    return collective_num_rows(call->collective, array, shape->num_ranks);
 }
 
 static int32_t uneven_count(const struct coll_call *call, int32_t from, int32_t to)
@@ -212,22 +206,15 @@ static int32_t uneven_count(const struct coll_call *call, int32_t from, int32_t 
     return (int32_t)(rng_key(call->key, pair) % ((uint64_t)call->count + 1));
 }
 
-int coll_is_ignored(const struct shape *shape, const struct coll_call *call, enum coll_array array,
-                    int32_t rank)
-{
-    const weft_collective collective = call->collective;
-    const int is_of_root = array == COLL_SEND
-                               ? collective == WEFT_BROADCAST || collective == WEFT_SCATTER
-                               : collective == WEFT_REDUCE || collective == WEFT_GATHER;
-    return is_of_root && rank != coll_root(shape, call);
-}
-
 int32_t coll_row_count(const struct shape *shape, const struct coll_call *call,
-                       enum coll_array array, int32_t rank, int32_t row)
+                       enum collective_array array, int32_t rank, int32_t row)
 {
     if (call->rows != COLL_EVEN_ROWS)
-        return array == COLL_SEND ? uneven_count(call, rank, row) : uneven_count(call, row, rank);
-    return coll_is_ignored(shape, call, array, rank) ? 0 : call->count;
+        return array == COLLECTIVE_SEND ? uneven_count(call, rank, row)
+                                        : uneven_count(call, row, rank);
+    return collective_is_ignored(call->collective, array, coll_root(shape, call), rank)
+               ? 0
+               : call->count;
 }
 
 int32_t coll_row_begin(const struct coll_call *call, int32_t row)
@@ -236,7 +223,7 @@ int32_t coll_row_begin(const struct coll_call *call, int32_t row)
 }
 
 size_t coll_array_bytes(const struct shape *shape, const struct coll_call *call,
-                        enum coll_array array)
+                        enum collective_array array)
 {
     return (size_t)coll_row_begin(call, coll_num_rows(shape, call, array)) *
            coll_element_bytes(call);

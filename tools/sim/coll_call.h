@@ -9,6 +9,7 @@
 #pragma once
 
 #include "scenario.h"
+#include "workload/collective.h"
 #include "workload/rng.h"
 
 struct shape;
@@ -76,18 +77,14 @@ struct coll_places coll_places(const struct shape *shape, const struct coll_call
 
 size_t coll_element_bytes(const struct coll_call *call);
 
-/* The rows of a rank's array, and in elements where they begin and how long they are. */
-enum coll_array { COLL_SEND, COLL_RECV };
+/* The rows of a rank's array, in elements where they begin and how long they are. */
 int32_t coll_num_rows(const struct shape *shape, const struct coll_call *call,
-                      enum coll_array array);
-/* For a rank that is not the root. */
-int coll_is_ignored(const struct shape *shape, const struct coll_call *call, enum coll_array array,
-                    int32_t rank);
+                      enum collective_array array);
 int32_t coll_row_count(const struct shape *shape, const struct coll_call *call,
-                       enum coll_array array, int32_t rank, int32_t row);
+                       enum collective_array array, int32_t rank, int32_t row);
 int32_t coll_row_begin(const struct coll_call *call, int32_t row);
 size_t coll_array_bytes(const struct shape *shape, const struct coll_call *call,
-                        enum coll_array array);
+                        enum collective_array array);
 
 /* The bits of an element. */
 uint64_t coll_sent(const struct shape *shape, const struct coll_call *call, int32_t rank,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "party.h"
-#include "workload/collective.h"
 #include "workload/transfers.h"
 
 enum { POISON = 0x5a };
@@ -59,7 +58,7 @@ typedef uint64_t element_fn(const struct shape *shape, const struct coll_call *c
 
 /* In the host's order of bytes, which is little-endian wherever weft runs. */
 static void write_rows(const struct party *party, const struct coll_call *call,
-                       enum coll_array array, char *memory, element_fn *element)
+                       enum collective_array array, char *memory, element_fn *element)
 {
     const size_t element_bytes = coll_element_bytes(call);
     for (int32_t row = 0; row < coll_num_rows(party->shape, call, array); row++) {
@@ -74,7 +73,7 @@ static void write_rows(const struct party *party, const struct coll_call *call,
 
 /* Host code says what it touches, so that its order with the lanes is checked too. */
 static void touch_rows(const struct party *party, const struct coll_call *call,
-                       enum coll_array array, const char *memory,
+                       enum collective_array array, const char *memory,
                        void (*touch)(const void *, size_t))
 {
     const size_t element_bytes = coll_element_bytes(call);
@@ -105,10 +104,10 @@ static void fill_arrays(const struct party *party, const struct coll_call *calls
     poison_arrays(party);
     for (int32_t i = 0; i < party->shape->num_repeats; i++) {
         const struct arguments arguments = arguments_of(party, &calls[i], i);
-        touch_rows(party, &calls[i], COLL_SEND, arguments.send.memory, weft__sim_host_writes);
-        touch_rows(party, &calls[i], COLL_RECV, arguments.recv.memory, weft__sim_host_writes);
-        write_rows(party, &calls[i], COLL_SEND, arguments.send.memory, coll_sent);
-        write_rows(party, &calls[i], COLL_SEND, arguments.send.mirror, coll_sent);
+        touch_rows(party, &calls[i], COLLECTIVE_SEND, arguments.send.memory, weft__sim_host_writes);
+        touch_rows(party, &calls[i], COLLECTIVE_RECV, arguments.recv.memory, weft__sim_host_writes);
+        write_rows(party, &calls[i], COLLECTIVE_SEND, arguments.send.memory, coll_sent);
+        write_rows(party, &calls[i], COLLECTIVE_SEND, arguments.send.mirror, coll_sent);
     }
 }
 
@@ -142,8 +141,8 @@ static void check_arrays(struct party *party, int32_t round)
     const struct coll_call *calls = party->shape->calls[round];
     for (int32_t i = 0; i < party->shape->num_repeats; i++) {
         const struct arguments arguments = arguments_of(party, &calls[i], i);
-        touch_rows(party, &calls[i], COLL_RECV, arguments.recv.memory, weft__sim_host_reads);
-        write_rows(party, &calls[i], COLL_RECV, arguments.recv.mirror, coll_received);
+        touch_rows(party, &calls[i], COLLECTIVE_RECV, arguments.recv.memory, weft__sim_host_reads);
+        write_rows(party, &calls[i], COLLECTIVE_RECV, arguments.recv.mirror, coll_received);
     }
     for (int32_t i = 0; i < 2 * party->shape->num_repeats + 1; i++) {
         compare_array(party, round, i, COLL_IN_HEAP);
@@ -160,8 +159,8 @@ static weft_result enqueue_uneven(struct party *party, const struct coll_call *c
     int64_t send_counts[SCENARIO_MAX_RANKS], recv_counts[SCENARIO_MAX_RANKS];
     int64_t offsets[SCENARIO_MAX_RANKS];
     for (int32_t row = 0; row < shape->num_ranks; row++) {
-        send_counts[row] = coll_row_count(shape, call, COLL_SEND, party->rank, row);
-        recv_counts[row] = coll_row_count(shape, call, COLL_RECV, party->rank, row);
+        send_counts[row] = coll_row_count(shape, call, COLLECTIVE_SEND, party->rank, row);
+        recv_counts[row] = coll_row_count(shape, call, COLLECTIVE_RECV, party->rank, row);
         offsets[row] = coll_row_begin(call, row);
     }
     if (call->rows == COLL_ROWS_IN_GROUP)
@@ -208,12 +207,13 @@ static void prepare_coll(const struct party *party, const struct coll_call *call
 }
 
 /* Nothing, now and then, where it is ignored. */
-static char *given(const struct party *party, const struct coll_call *call, enum coll_array array,
-                   const struct arguments *arguments)
+static char *given(const struct party *party, const struct coll_call *call,
+                   enum collective_array array, const struct arguments *arguments)
 {
-    if (call->key % 2 == 0 && coll_is_ignored(party->shape, call, array, party->rank))
+    if (call->key % 2 == 0 &&
+        collective_is_ignored(call->collective, array, coll_root(party->shape, call), party->rank))
         return NULL;
-    return array == COLL_SEND ? arguments->send.memory : arguments->recv.memory;
+    return array == COLLECTIVE_SEND ? arguments->send.memory : arguments->recv.memory;
 }
 
 /* By value, or where the launch reads it. */
@@ -241,8 +241,8 @@ static weft_result enqueue_call(struct party *party, const struct coll_call *cal
     if (call->rows != COLL_EVEN_ROWS)
         return enqueue_uneven(party, call, &arguments, stream);
     weft_coll_args args = WEFT_INIT(weft_coll_args);
-    args.send = given(party, call, COLL_SEND, &arguments);
-    args.recv = given(party, call, COLL_RECV, &arguments);
+    args.send = given(party, call, COLLECTIVE_SEND, &arguments);
+    args.recv = given(party, call, COLLECTIVE_RECV, &arguments);
     args.count = call->count;
     args.dtype = call->dtype;
     args.op = call->op;

@@ -7,7 +7,6 @@
 #include "coll_call.h"
 #include "machine/machine.h"
 #include "shape.h"
-#include "workload/collective.h"
 #include "workload/hard_numbers.h"
 
 enum { WORD_BYTES = 8, BITS_PER_BYTE = 8 };
@@ -77,10 +76,7 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
                                  &operands[rank]);
         rows[rank] = &operands[rank];
     }
-    if (call->collective == WEFT_REDUCE_SCATTER) /* which ends where it is wanted */
-        ranks.first_node = (nodes[row] + 1) % shape->num_nodes;
-    if (call->collective == WEFT_REDUCE)
-        ranks.first_node = (nodes[coll_root(shape, call)] + 1) % shape->num_nodes;
+    ranks.first_node = collective_first_node(call->collective, coll_root(shape, call), row, &ranks);
     if (elements_order_of(coll_algorithm(shape, call)) == REDUCED_UP_A_TREE)
         elements_reduce_rows_up_nodes(call->dtype, call->op, &ranks, rows, 1, &result);
     else
@@ -91,20 +87,8 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
 uint64_t coll_received(const struct shape *shape, const struct coll_call *call, int32_t rank,
                        int32_t row, int32_t i)
 {
-    switch (call->collective) {
-    case WEFT_ALL_REDUCE:
-    case WEFT_REDUCE:
-        return reduced_bits(shape, call, 0, i);
-    case WEFT_REDUCE_SCATTER:
-        return reduced_bits(shape, call, rank, i);
-    case WEFT_ALL_GATHER:
-    case WEFT_GATHER:
-        return coll_sent(shape, call, row, 0, i);
-    case WEFT_ALL_TO_ALL:
-        return coll_sent(shape, call, row, rank, i);
-    case WEFT_SCATTER:
-        return coll_sent(shape, call, coll_root(shape, call), rank, i);
-    default:
-        return coll_sent(shape, call, coll_root(shape, call), 0, i);
-    }
+    const struct collective_source source =
+        collective_source_of(call->collective, coll_root(shape, call), rank, row);
+    return source.rank < 0 ? reduced_bits(shape, call, source.row, i)
+                           : coll_sent(shape, call, source.rank, source.row, i);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "ll_masks.h"
 
-#include <string.h>
-
 #include "ll_results.h"
 
 int ll_has_masks(const struct party *party)

@@ -3,7 +3,6 @@
  * and the one that a fault has struck, which the others find out while they run. */
 #pragma once
 
-#include "ll_values.h"
 #include "party.h"
 
 int ll_has_masks(const struct party *party);

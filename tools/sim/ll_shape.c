@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The subject of a scenario of low latency: its terms, and who is missing. */
+#include "ll_values.h"
 #include "shape_draws.h"
 
 static void draw_cut(struct shape *shape, struct rng *rng, int32_t round, int32_t a, int32_t b)
@@ -105,19 +106,6 @@ static void draw_signals(struct shape *shape, enum weft__sim_fault fault)
     shape->ll_terms.rows_per_signal = draw(&rng, 0, FEW_ROWS);
 }
 
-/* As weft_ll.h has it, wherever the experts are. */
-static int are_choices_few(const struct shape *shape, weft_ll_carrier carrier)
-{
-    enum { MAX_CHOSEN = 256, MAX_TOLD_WORDS = 127, MAX_PLACES = 3968 };
-    const int is_by_expert = shape->ll_terms.layout == WEFT_LL_BY_EXPERT;
-    const int32_t num_choices = shape->max_tokens * shape->num_topk;
-    const int32_t num_pairs = is_by_expert ? (shape->num_experts + 1) / 2 : 0;
-    if (carrier == WEFT_LL_TOLD_PACKETS)
-        return 2 * shape->num_topk + num_pairs <= MAX_TOLD_WORDS &&
-               num_choices + shape->num_ranks * 2 * num_pairs <= MAX_PLACES;
-    return !is_by_expert || (num_choices + 1) / 2 * 2 + 2 * num_pairs <= MAX_CHOSEN;
-}
-
 /* For half of them a warp of each block hears each rank, and does nothing else. */
 static void draw_hearers(struct shape *shape, struct rng *rng)
 {
@@ -126,23 +114,12 @@ static void draw_hearers(struct shape *shape, struct rng *rng)
         shape->num_warps[rank] += num_receiver_warps;
 }
 
-static int are_sums_fit(const struct shape *shape)
-{
-    const struct ll_terms *terms = &shape->ll_terms;
-    return (terms->answer == WEFT_LL_ANSWER_SUMS ||
-            terms->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE) &&
-           (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype);
-}
-
+/* Wherever the experts are. */
 static int can_be_in_packets(const struct shape *shape, weft_ll_carrier carrier)
 {
-    enum { MAX_RANKS = 8 };
-    const struct ll_terms *terms = &shape->ll_terms;
-    const int are_rows_fit = terms->quantisation.dtype == WEFT_DTYPE_NONE ||
-                             (terms->quantisation.scale != WEFT_SCALE_UE8M0 &&
-                              terms->quantisation.group_elements % 4 == 0);
-    return shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS && are_rows_fit &&
-           are_sums_fit(shape) && are_choices_few(shape, carrier);
+    const weft_ll_config config = ll_config(shape, 0);
+    return shape->num_nodes == 1 &&
+           ll_suits_packets(&config, carrier, shape->num_ranks, shape->num_experts);
 }
 
 /* A third each, of those that can be so; by numbers of its own, too. */

@@ -2,7 +2,6 @@
 /* weft-sim: what `weft sim` runs. A program of its own, since it is linked with the library on
  * another machine. */
 #include <stdio.h>
-#include <string.h>
 
 #include "command.h"
 #include "report.h"
@@ -48,7 +47,8 @@ static int explore(const struct sim_options *options)
         struct suite_tally tally;
         if (options->op != SIM_ALL_OPS && options->op != op)
             continue;
-        if (options->fault == WEFT__SIM_DISAGREE && !scenario_is_collective((enum scenario_op)op))
+        if (options->request.fault == WEFT__SIM_DISAGREE &&
+            !scenario_is_collective((enum scenario_op)op))
             continue;
         if (suite_run(options, (enum scenario_op)op, &tally) != 0)
             return no_memory();

@@ -142,8 +142,8 @@ static size_t largest_array(const struct shape *shape)
     for (int32_t round = 0; round < shape->num_rounds; round++) {
         for (int32_t i = 0; i < shape->num_repeats; i++) {
             const struct coll_call *call = &shape->calls[round][i];
-            const size_t send = coll_array_bytes(shape, call, COLL_SEND);
-            const size_t recv = coll_array_bytes(shape, call, COLL_RECV);
+            const size_t send = coll_array_bytes(shape, call, COLLECTIVE_SEND);
+            const size_t recv = coll_array_bytes(shape, call, COLLECTIVE_RECV);
             largest = send > largest ? send : largest;
             largest = recv > largest ? recv : largest;
         }

@@ -24,13 +24,14 @@ static int suite_json(const struct sim_options *options, enum scenario_op op,
         json_pack(
             "{s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, "
             "s:o, s:i, s:n, s:b}",
-            "op", scenario_op_names[op], "ranks", number_or_null(options->num_ranks), "nodes",
-            number_or_null(options->num_nodes), "tokens", options->max_tokens, "count",
-            options->max_count, "staging", scenario_staging_names[options->staging], "policy",
-            sim_policy_names[options->policy], "faults", sim_fault_names[options->fault], "seed",
-            (json_int_t)options->seed, "schedules", (json_int_t)tally->num_schedules, "seconds",
-            tally->seconds, "schedules_per_second",
-            per_second(tally->num_schedules, tally->seconds), "races",
+            "op", scenario_op_names[op], "ranks", number_or_null(options->request.num_ranks),
+            "nodes", number_or_null(options->request.num_nodes), "tokens",
+            options->request.max_tokens, "count", options->request.max_count, "staging",
+            scenario_staging_names[options->request.staging], "policy",
+            sim_policy_names[options->request.policy], "faults",
+            sim_fault_names[options->request.fault], "seed", (json_int_t)options->request.seed,
+            "schedules", (json_int_t)tally->num_schedules, "seconds", tally->seconds,
+            "schedules_per_second", per_second(tally->num_schedules, tally->seconds), "races",
             (json_int_t)tally->num_found[SCENARIO_RACE], "wrong_results",
             (json_int_t)tally->num_found[SCENARIO_WRONG], "hangs",
             (json_int_t)tally->num_found[SCENARIO_HANG], "faults_injected",
@@ -51,7 +52,7 @@ int report_suite(const struct sim_options *options, enum scenario_op op,
            per_second(tally->num_schedules, tally->seconds),
            (long long)tally->num_found[SCENARIO_RACE], (long long)tally->num_found[SCENARIO_HANG],
            (long long)tally->num_found[SCENARIO_WRONG]);
-    if (options->fault != WEFT__SIM_NO_FAULT)
+    if (options->request.fault != WEFT__SIM_NO_FAULT)
         printf("; %lld of %lld faults survived", (long long)tally->num_faults_survived,
                (long long)tally->num_faults_injected);
     putchar('\n');
@@ -88,7 +89,7 @@ static int weakening_json(const struct sim_options *options, const struct weaken
         options->op == SIM_ALL_OPS ? "all" : scenario_op_names[(enum scenario_op)options->op];
     return output_json(
         json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:i, s:i, s:b}", "op", op, "weaken",
-                  options->weaken, "ranks", number_or_null(options->num_ranks), "schedules",
+                  options->weaken, "ranks", number_or_null(options->request.num_ranks), "schedules",
                   (json_int_t)weakening->num_schedules, "seconds", weakening->seconds,
                   "schedules_per_second", per_second(weakening->num_schedules, weakening->seconds),
                   "sites", weakening->num_sites, "sites_caught", weakening->num_caught, "ok",

@@ -24,17 +24,17 @@ const char *const sim_fault_names[WEFT__NUM_SIM_FAULTS + 1] = {"none", "kill", "
 static void finish(void *input, struct argp_state *state)
 {
     struct sim_options *options = input;
-    const int32_t num_ranks = options->num_ranks, num_nodes = options->num_nodes;
+    const int32_t num_ranks = options->request.num_ranks, num_nodes = options->request.num_nodes;
     const int may_be_uneven =
         options->op != SIM_ALL_OPS && scenario_is_collective((enum scenario_op)options->op);
     if (num_nodes != SCENARIO_DRAWN &&
         (num_ranks < num_nodes || (num_ranks % num_nodes != 0 && !may_be_uneven)))
         argp_error(state, "--nodes %d: must divide --ranks %d; with a collective, be no more",
                    num_nodes, num_ranks);
-    if (options->fault != WEFT__SIM_NO_FAULT && num_ranks == 1)
+    if (options->request.fault != WEFT__SIM_NO_FAULT && num_ranks == 1)
         argp_error(state, "--ranks 1: must be 2 or more with --faults");
-    if (options->num_trace_events == NOT_GIVEN)
-        options->num_trace_events = options->num_schedules == 1 ? DEFAULT_REPLAY_EVENTS : 0;
+    if (options->request.num_trace_events == NOT_GIVEN)
+        options->request.num_trace_events = options->num_schedules == 1 ? DEFAULT_REPLAY_EVENTS : 0;
 }
 
 static const char *op_choices[NUM_SCENARIO_OPS + 2]; /* filled when options are parsed */
@@ -47,34 +47,34 @@ static const struct option_row option_table[] = {
      "The operation; group is sends and receives, ll low latency, ll_packets that of one node, in "
      "packets",
      "all", AT(op), .choices = op_choices},
-    {OPTION_INTEGER, "ranks", "R", "Ranks", NULL, AT(num_ranks), 1, SCENARIO_MAX_RANKS,
+    {OPTION_INTEGER, "ranks", "R", "Ranks", NULL, AT(request.num_ranks), 1, SCENARIO_MAX_RANKS,
      .without = "each seed draws 1 to 4 nodes with 2 to 8 in all, now and then up to 16 nodes of "
                 "4; for collectives 1 to 5, or up to 6 on 2 to 4 nodes, for ll_packets 1 to 4"},
     {OPTION_INTEGER, "nodes", "D",
-     "Virtual nodes; they divide the ranks, and with a collective are no more", NULL, AT(num_nodes),
-     1, SCENARIO_MAX_RANKS, .without = "each seed draws; of collectives 1, with --ranks",
-     .rules = {{.needs = "ranks"}}},
+     "Virtual nodes; they divide the ranks, and with a collective are no more", NULL,
+     AT(request.num_nodes), 1, SCENARIO_MAX_RANKS,
+     .without = "each seed draws; of collectives 1, with --ranks", .rules = {{.needs = "ranks"}}},
     {OPTION_INTEGER, "tokens", "N", "Most tokens per rank; each seed draws 0 to N", "8",
-     AT(max_tokens), 0, SCENARIO_MAX_TOKENS},
+     AT(request.max_tokens), 0, SCENARIO_MAX_TOKENS},
     {OPTION_INTEGER, "count", "N", "Most elements per row of a collective; each seed draws 0 to N",
-     "64", AT(max_count), 0, SCENARIO_MAX_COUNT},
+     "64", AT(request.max_count), 0, SCENARIO_MAX_COUNT},
     {OPTION_CHOICE, "staging", NULL,
      "Slots between nodes: 1 or 2 channels with 1 to 3 slots of 1 to 3 rows, or (least) one "
      "channel with one slot of one row",
-     "drawn", AT(staging), .choices = scenario_staging_names},
+     "drawn", AT(request.staging), .choices = scenario_staging_names},
     {OPTION_GROUP, .doc = "The schedules"},
     {OPTION_INTEGER, "schedules", "S", "Number of schedules of each operation", "2000",
      AT(num_schedules), 1, INT64_MAX},
-    {OPTION_INTEGER, "seed", "X", "Seed of the first schedule; the others count up", "1", AT(seed),
-     0, INT64_MAX},
+    {OPTION_INTEGER, "seed", "X", "Seed of the first schedule; the others count up", "1",
+     AT(request.seed), 0, INT64_MAX},
     {OPTION_CHOICE, "policy", NULL,
      "Choose the rank that goes on: uniformly, by random priorities with few changes (pct), with "
      "some that sleep long (delay), one rank whenever it can (ahead), or as the seed says (mixed)",
-     "mixed", AT(policy), .choices = sim_policy_names},
+     "mixed", AT(request.policy), .choices = sim_policy_names},
     {OPTION_CHOICE, "faults", NULL,
      "Kill or stall one rank at one step, or disagree: a rank makes a call of a collective that "
      "does not fit the others'",
-     "none", AT(fault), .choices = sim_fault_names,
+     "none", AT(request.fault), .choices = sim_fault_names,
      .rules = {{"kill,stall,disagree", .excludes = "weaken"},
                {"disagree", .excludes = "op",
                 .with = "layout,notify,dispatch,combine,barrier,ll,ll_packets"}}},
@@ -83,7 +83,7 @@ static const struct option_row option_table[] = {
      "caught",
      NULL, AT(weaken)},
     {OPTION_INTEGER, "trace", "EVENTS", "Tell the last events of each fiber for a finding", NULL,
-     AT(num_trace_events), 0, MAX_TRACE_EVENTS, .without = "16 with one schedule, else 0"},
+     AT(request.num_trace_events), 0, MAX_TRACE_EVENTS, .without = "16 with one schedule, else 0"},
     {OPTION_INTEGER, "jobs", "N", "Processes that share out the schedules; results are the same",
      NULL, AT(num_jobs), 1, PROCESSES_MAX, .letter = 'j',
      .without = "as many as there are processors"},
@@ -94,9 +94,10 @@ static const struct option_row option_table[] = {
 void sim_options_parse(struct sim_options *options, int argc, char **argv)
 {
     static const struct option_set set = {option_table, documentation, finish};
-    *options = (struct sim_options){.num_ranks = SCENARIO_DRAWN,
-                                    .num_nodes = SCENARIO_DRAWN,
-                                    .num_trace_events = NOT_GIVEN,
+    *options = (struct sim_options){.request = {.num_ranks = SCENARIO_DRAWN,
+                                                .num_nodes = SCENARIO_DRAWN,
+                                                .weakened_site = WEFT__SIM_NO_SITE,
+                                                .num_trace_events = NOT_GIVEN},
                                     .num_jobs = processes_default(),
                                     .progress = PROGRESS_SHOWN};
     argp_err_exit_status = STATUS_USAGE;
@@ -108,15 +109,8 @@ void sim_options_parse(struct sim_options *options, int argc, char **argv)
 struct scenario_request sim_options_request(const struct sim_options *options, enum scenario_op op,
                                             uint64_t seed)
 {
-    return (struct scenario_request){.op = op,
-                                     .seed = seed,
-                                     .num_ranks = options->num_ranks,
-                                     .num_nodes = options->num_nodes,
-                                     .max_tokens = options->max_tokens,
-                                     .max_count = options->max_count,
-                                     .staging = options->staging,
-                                     .policy = options->policy,
-                                     .fault = options->fault,
-                                     .weakened_site = WEFT__SIM_NO_SITE,
-                                     .num_trace_events = options->num_trace_events};
+    struct scenario_request request = options->request;
+    request.op = op;
+    request.seed = seed;
+    return request;
 }

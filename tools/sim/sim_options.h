@@ -9,18 +9,10 @@ enum sim_format { SIM_FORMAT_TEXT, SIM_FORMAT_JSON };
 enum { SIM_ALL_OPS = NUM_SCENARIO_OPS };
 
 struct sim_options {
-    int32_t op; /* enum scenario_op, or SIM_ALL_OPS */
-    int32_t num_ranks;
-    int32_t num_nodes;
-    int32_t max_tokens;
-    int32_t max_count;
-    enum scenario_staging staging;
+    int32_t op;                      /* enum scenario_op, or SIM_ALL_OPS */
+    struct scenario_request request; /* of the first schedule, but for its op; seeds count up */
     int64_t num_schedules; /* of each operation; under --weaken also the budget of a site */
-    uint64_t seed;         /* of the first schedule; the others count up */
-    enum weft__sim_policy policy;
-    enum weft__sim_fault fault;
-    const char *weaken; /* FILE:LINE, "all", or NULL */
-    int32_t num_trace_events;
+    const char *weaken;    /* FILE:LINE, "all", or NULL */
     enum sim_format format;
     int32_t num_jobs; /* processes that share out the schedules */
     enum progress_visibility progress;

@@ -21,16 +21,16 @@ void suite_tell(const struct sim_options *options, const struct scenario_request
     const int is_collective = scenario_is_collective(request->op);
     fprintf(stderr, "replay: weft sim --op %s --seed %llu --schedules 1 --%s %d --policy %s", name,
             (unsigned long long)request->seed, is_collective ? "count" : "tokens",
-            is_collective ? options->max_count : options->max_tokens,
-            sim_policy_names[options->policy]);
-    if (options->num_ranks != SCENARIO_DRAWN)
-        fprintf(stderr, " --ranks %d", options->num_ranks);
-    if (options->num_nodes != SCENARIO_DRAWN)
-        fprintf(stderr, " --nodes %d", options->num_nodes);
-    if (options->staging != SCENARIO_STAGING_DRAWN)
-        fprintf(stderr, " --staging %s", scenario_staging_names[options->staging]);
-    if (options->fault != WEFT__SIM_NO_FAULT)
-        fprintf(stderr, " --faults %s", sim_fault_names[options->fault]);
+            is_collective ? options->request.max_count : options->request.max_tokens,
+            sim_policy_names[options->request.policy]);
+    if (options->request.num_ranks != SCENARIO_DRAWN)
+        fprintf(stderr, " --ranks %d", options->request.num_ranks);
+    if (options->request.num_nodes != SCENARIO_DRAWN)
+        fprintf(stderr, " --nodes %d", options->request.num_nodes);
+    if (options->request.staging != SCENARIO_STAGING_DRAWN)
+        fprintf(stderr, " --staging %s", scenario_staging_names[options->request.staging]);
+    if (options->request.fault != WEFT__SIM_NO_FAULT)
+        fprintf(stderr, " --faults %s", sim_fault_names[options->request.fault]);
     if (site != NULL)
         fprintf(stderr, " --weaken %s", site);
     fputc('\n', stderr);
@@ -94,7 +94,7 @@ static void count(struct suite_tally *tally, const struct scenario_outcome *outc
 static struct scenario_request request_of(const struct suite *suite, int64_t schedule)
 {
     return sim_options_request(suite->options, suite->op,
-                               suite->options->seed + (uint64_t)schedule);
+                               suite->options->request.seed + (uint64_t)schedule);
 }
 
 /* One schedule after the other that no process has begun. */
@@ -196,7 +196,7 @@ static int sum_up(const struct suite *suite, int32_t num_shares, struct suite_ta
     }
     if (first == NULL)
         return 0;
-    tally->first_failing_seed = suite->options->seed + (uint64_t)first->first_failing;
+    tally->first_failing_seed = suite->options->request.seed + (uint64_t)first->first_failing;
     return tell_first(suite, first);
 }
 

@@ -128,7 +128,7 @@ static int run_weakened(const struct sim_options *options, struct weakened_site 
             return -1;
     } while (num_sites != weft__sim_num_sites());
     site->caught_by = outcome.finding;
-    if (outcome.finding != SCENARIO_SOUND && options->num_trace_events > 0)
+    if (outcome.finding != SCENARIO_SOUND && options->request.num_trace_events > 0)
         suite_tell(options, &request, site->name, &outcome);
     return 0;
 }
@@ -142,7 +142,8 @@ static int weaken_site(const struct sim_options *options, struct weakened_site *
         for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
             if ((ops >> op & 1u) == 0)
                 continue;
-            if (run_weakened(options, site, (enum scenario_op)op, options->seed + (uint64_t)i) != 0)
+            if (run_weakened(options, site, (enum scenario_op)op,
+                             options->request.seed + (uint64_t)i) != 0)
                 return -1;
             if (site->caught_by != SCENARIO_SOUND)
                 return 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The second pass over a file: links between nodes that are there. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/host/error.h"
 #include "comm/host/log.h"

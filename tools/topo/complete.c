@@ -9,7 +9,6 @@
 #include <strings.h>
 
 #include "comm/host/error.h"
-#include "topo/file.h"
 
 enum { MAX_NETS = 256, MAX_NUMA_NODES = 256 };
 

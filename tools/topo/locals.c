@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which ports are a GPU's, and which GPU is a port's. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/host/error.h"
 #include "topo/paths.h"

@@ -3,7 +3,6 @@
  * NCCL's search finds. As the ranks of a job it looks at the machine of each node. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/host/error.h"
 #include "command.h"

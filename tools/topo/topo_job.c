@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "comm/host/error.h"
-#include "topo/file.h"
 
 static weft_result make_room(struct topo_job *job, int32_t num_machines)
 {

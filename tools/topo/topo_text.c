@@ -2,7 +2,6 @@
 /* The machine, its paths and its channels in words. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "topo_view.h"
 

@@ -2,7 +2,6 @@
 /* weft coll: one collective operation as a benchmark and a check, or explained. Started alone it
  * launches itself as the ranks of a job; as a rank of a job it does the work. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "coll_measure.h"

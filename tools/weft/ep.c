@@ -2,7 +2,6 @@
 /* weft ep: one mixture-of-experts layer as a benchmark and a check. Started alone it launches
  * itself as the ranks of a job; as a rank of a job it does the work. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "command.h"
 #include "ep_measure.h"

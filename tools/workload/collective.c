@@ -38,48 +38,92 @@ int collective_is_served_between_nodes(weft_collective kind, weft_algorithm algo
     return algorithm == WEFT_ALGORITHM_AUTO || algorithm == WEFT_ALGORITHM_RAILS;
 }
 
+int32_t collective_num_rows(weft_collective kind, enum collective_array array, int32_t num_ranks)
+{
+    const weft_collective of_all = array == COLLECTIVE_SEND ? WEFT_REDUCE_SCATTER : WEFT_ALL_GATHER;
+    const weft_collective of_root = array == COLLECTIVE_SEND ? WEFT_SCATTER : WEFT_GATHER;
+    return kind == of_all || kind == of_root || kind == WEFT_ALL_TO_ALL ? num_ranks : 1;
+}
+
+int collective_is_ignored(weft_collective kind, enum collective_array array, int32_t root,
+                          int32_t rank)
+{
+    const int is_of_root = array == COLLECTIVE_SEND ? kind == WEFT_BROADCAST || kind == WEFT_SCATTER
+                                                    : kind == WEFT_REDUCE || kind == WEFT_GATHER;
+    return is_of_root && rank != root;
+}
+
+struct collective_source collective_source_of(weft_collective kind, int32_t root, int32_t rank,
+                                              int32_t row)
+{
+    switch (kind) {
+    case WEFT_ALL_REDUCE:
+    case WEFT_REDUCE:
+        return (struct collective_source){-1, 0};
+    case WEFT_REDUCE_SCATTER:
+        return (struct collective_source){-1, rank};
+    case WEFT_ALL_GATHER:
+    case WEFT_GATHER:
+        return (struct collective_source){row, 0};
+    case WEFT_ALL_TO_ALL:
+        return (struct collective_source){row, rank};
+    case WEFT_SCATTER:
+        return (struct collective_source){root, rank};
+    default:
+        return (struct collective_source){root, 0};
+    }
+}
+
+int32_t collective_first_node(weft_collective kind, int32_t root, int32_t rank,
+                              const struct element_ranks *ranks)
+{
+    if (kind == WEFT_ALL_REDUCE || ranks->num_nodes <= 1)
+        return 0;
+    return (ranks->node_of_rank[kind == WEFT_REDUCE ? root : rank] + 1) % ranks->num_nodes;
+}
+
 static uint64_t row_bytes(const struct collective *collective)
 {
     return collective->count * dtype_bytes(collective->source.dtype);
 }
 
-static int has_rows(weft_collective kind)
+/* Rows of the larger array. */
+static uint64_t num_rows(const struct collective *collective)
 {
-    return kind != WEFT_ALL_REDUCE && kind != WEFT_BROADCAST && kind != WEFT_REDUCE;
-}
-
-static uint64_t rows_bytes(const struct collective *collective)
-{
-    return (uint64_t)collective->num_ranks * row_bytes(collective);
+    const weft_collective kind = collective->kind;
+    const int32_t sent = collective_num_rows(kind, COLLECTIVE_SEND, collective->num_ranks);
+    const int32_t received = collective_num_rows(kind, COLLECTIVE_RECV, collective->num_ranks);
+    return (uint64_t)(sent > received ? sent : received);
 }
 
 uint64_t collective_count(const struct collective *collective, uint64_t bytes)
 {
-    const uint64_t num_rows = has_rows(collective->kind) ? (uint64_t)collective->num_ranks : 1;
-    return bytes / dtype_bytes(collective->source.dtype) / num_rows;
+    return bytes / dtype_bytes(collective->source.dtype) / num_rows(collective);
 }
 
 uint64_t collective_bytes(const struct collective *collective)
 {
-    return has_rows(collective->kind) ? rows_bytes(collective) : row_bytes(collective);
+    return num_rows(collective) * row_bytes(collective);
+}
+
+static uint64_t array_bytes(const struct collective *collective, enum collective_array array,
+                            int32_t rank)
+{
+    const weft_collective kind = collective->kind;
+    if (collective_is_ignored(kind, array, collective->root, rank))
+        return 0;
+    return (uint64_t)collective_num_rows(kind, array, collective->num_ranks) *
+           row_bytes(collective);
 }
 
 uint64_t collective_send_bytes(const struct collective *collective, int32_t rank)
 {
-    const weft_collective kind = collective->kind;
-    if ((kind == WEFT_BROADCAST || kind == WEFT_SCATTER) && rank != collective->root)
-        return 0;
-    return kind == WEFT_ALL_GATHER || kind == WEFT_GATHER ? row_bytes(collective)
-                                                          : collective_bytes(collective);
+    return array_bytes(collective, COLLECTIVE_SEND, rank);
 }
 
 uint64_t collective_recv_bytes(const struct collective *collective, int32_t rank)
 {
-    const weft_collective kind = collective->kind;
-    if ((kind == WEFT_REDUCE || kind == WEFT_GATHER) && rank != collective->root)
-        return 0;
-    return kind == WEFT_REDUCE_SCATTER || kind == WEFT_SCATTER ? row_bytes(collective)
-                                                               : collective_bytes(collective);
+    return array_bytes(collective, COLLECTIVE_RECV, rank);
 }
 
 uint64_t collective_algorithm_bytes(const struct collective *collective)
@@ -111,18 +155,15 @@ static struct reduced reduced_of(const struct collective *collective)
     return reduced;
 }
 
-static void expect_reduced(const struct collective *collective, int32_t rank, uint64_t first,
+/* `count` elements, in the inputs of all ranks from element `begin` on. */
+static void expect_reduced(const struct collective *collective, int32_t rank, uint64_t begin,
                            uint64_t count, void *expected)
 {
     const struct reduced reduced = reduced_of(collective);
     const struct element_source *source = &reduced.source;
-    const int has_rows = collective->kind == WEFT_REDUCE_SCATTER;
-    const int32_t last = has_rows ? rank : collective->root;
     struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
                                   collective->node_of_rank, 0, 0};
-    if (collective->num_nodes > 1 && collective->kind != WEFT_ALL_REDUCE)
-        ranks.first_node = (collective->node_of_rank[last] + 1) % collective->num_nodes;
-    const uint64_t begin = (has_rows ? (uint64_t)rank * collective->count : 0) + first;
+    ranks.first_node = collective_first_node(collective->kind, collective->root, rank, &ranks);
     if (collective->order == REDUCED_UP_A_TREE)
         elements_reduce_up_nodes(source, reduced.redop, &ranks, begin, count, expected);
     else
@@ -133,27 +174,13 @@ static void expect_reduced(const struct collective *collective, int32_t rank, ui
 static void expect_row(const struct collective *collective, int32_t rank, int32_t row,
                        uint64_t first, uint64_t count, void *expected)
 {
-    const struct element_source *source = &collective->source;
-    const uint64_t own_row = (uint64_t)rank * collective->count;
-    switch (collective->kind) {
-    case WEFT_ALL_REDUCE:
-    case WEFT_REDUCE:
-    case WEFT_REDUCE_SCATTER:
-        expect_reduced(collective, rank, first, count, expected);
-        break;
-    case WEFT_ALL_GATHER:
-    case WEFT_GATHER:
-        elements_fill(source, row, first, count, expected);
-        break;
-    case WEFT_ALL_TO_ALL:
-        elements_fill(source, row, own_row + first, count, expected);
-        break;
-    case WEFT_SCATTER:
-        elements_fill(source, collective->root, own_row + first, count, expected);
-        break;
-    default:
-        elements_fill(source, collective->root, first, count, expected);
-    }
+    const struct collective_source source =
+        collective_source_of(collective->kind, collective->root, rank, row);
+    const uint64_t begin = (uint64_t)source.row * collective->count + first;
+    if (source.rank < 0)
+        expect_reduced(collective, rank, begin, count, expected);
+    else
+        elements_fill(&collective->source, source.rank, begin, count, expected);
 }
 
 void collective_expect(const struct collective *collective, int32_t rank, uint64_t offset,

@@ -33,6 +33,24 @@ static inline int collective_has_root(weft_collective kind)
            kind == WEFT_SCATTER;
 }
 
+/* Both arrays consist of rows of `count` elements. */
+enum collective_array { COLLECTIVE_SEND, COLLECTIVE_RECV };
+int32_t collective_num_rows(weft_collective kind, enum collective_array array, int32_t num_ranks);
+/* Whether the operation takes no notice of it, as the rank is not the root. */
+int collective_is_ignored(weft_collective kind, enum collective_array array, int32_t root,
+                          int32_t rank);
+
+/* Where a row of a rank's output comes from: one rank's input, or all ranks' inputs, reduced. */
+struct collective_source {
+    int32_t rank; /* -1: all */
+    int32_t row;
+};
+struct collective_source collective_source_of(weft_collective kind, int32_t root, int32_t rank,
+                                              int32_t row);
+/* The node whose sum is first in that reduction, which ends where it is wanted. */
+int32_t collective_first_node(weft_collective kind, int32_t root, int32_t rank,
+                              const struct element_ranks *ranks);
+
 /* Whether the algorithm can do it on one node (weft.h). */
 int collective_is_served(weft_collective kind, weft_algorithm algorithm);
 /* The same over several nodes. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions that are rounded on their way up a tree. */
-#include <string.h>
 
 #include "workload/elements.h"
 

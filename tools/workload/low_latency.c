@@ -50,6 +50,41 @@ int ll_combine_uses_weights(weft_ll_answer answer, weft_ll_phases phases)
            (answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE && phases != WEFT_LL_RECEIVE);
 }
 
+/* ---------------------------------------------------------------- packets */
+
+static int are_choices_few(const weft_ll_config *config, weft_ll_carrier carrier, int32_t num_ranks,
+                           int32_t most_local)
+{
+    enum { MAX_CHOSEN = 256, MAX_TOLD_TOPK = 63, MAX_TOLD_LOCAL = 4095, MAX_PLACES = 3968 };
+    const int is_by_expert = config->layout == WEFT_LL_BY_EXPERT;
+    const int32_t num_choices = config->max_tokens * config->num_topk;
+    const int32_t num_pairs = is_by_expert ? (most_local + 1) / 2 : 0;
+    if (carrier == WEFT_LL_TOLD_PACKETS)
+        return config->num_topk <= MAX_TOLD_TOPK && most_local <= MAX_TOLD_LOCAL &&
+               num_choices + 2 * num_ranks * 2 * num_pairs <= MAX_PLACES;
+    return !is_by_expert || (num_choices + 1) / 2 * 2 + 2 * num_pairs <= MAX_CHOSEN;
+}
+
+static int are_answers_fit(const weft_ll_config *config)
+{
+    return (config->answer == WEFT_LL_ANSWER_SUMS ||
+            config->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE) &&
+           (config->answer_dtype == WEFT_DTYPE_NONE || config->answer_dtype == config->dtype);
+}
+
+int ll_suits_packets(const weft_ll_config *config, weft_ll_carrier carrier, int32_t num_ranks,
+                     int32_t most_local)
+{
+    enum { MAX_RANKS = 8, MAX_GROUP = 128 };
+    const weft_quantisation *how = &config->quantisation;
+    const int64_t group = how->group_elements == 0 ? config->hidden : how->group_elements;
+    const int are_rows_fit =
+        how->dtype == WEFT_DTYPE_NONE ||
+        (how->scale != WEFT_SCALE_UE8M0 && group <= MAX_GROUP && group % 4 == 0);
+    return num_ranks <= MAX_RANKS && are_rows_fit && are_answers_fit(config) &&
+           are_choices_few(config, carrier, num_ranks, most_local);
+}
+
 /* ---------------------------------------------------------------- choices */
 
 static int alloc_choices(struct ll_oracle *oracle)

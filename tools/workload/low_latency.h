@@ -64,6 +64,11 @@ int64_t ll_num_groups(const weft_ll_config *config);
 int ll_dispatch_uses_weights(weft_ll_answer answer);
 int ll_combine_uses_weights(weft_ll_answer answer, weft_ll_phases phases);
 
+/* As weft_ll.h has it: whether rows may go in packets of a carrier, among so many ranks of one node
+ * with at most so many experts each. */
+int ll_suits_packets(const weft_ll_config *config, weft_ll_carrier carrier, int32_t num_ranks,
+                     int32_t most_local);
+
 /* A problem with as many tokens on each rank, none of which chooses anything yet, and all ranks in
  * one node: 0, or -1 when out of memory. Close whatever the result. */
 struct ll_world {

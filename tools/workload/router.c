@@ -16,11 +16,12 @@ enum sequence { SEQUENCE_GATE = 1, SEQUENCE_BIAS = 2, SEQUENCE_TOKENS = 3 };
 
 struct router {
     struct router_config config;
-    float *gate;   /* [gate_dim][num_experts]: summing over the outer index vectorises without
-                      reordering any sum */
     float *bias;   /* [num_experts], scaled by skew */
-    float *token;  /* [gate_dim] */
     float *logits; /* [num_experts] */
+    float *token;  /* [gate_dim] */
+    /* [gate_dim][num_experts]: summing over the outer index vectorises without reordering any sum.
+     * The arrays above follow. */
+    float gate[];
 };
 
 static int is_valid(const struct router_config *config)
@@ -31,7 +32,7 @@ static int is_valid(const struct router_config *config)
            isfinite(config->skew);
 }
 
-static void fill_gate_column(const struct router *router, int32_t expert)
+static void fill_gate_column(struct router *router, int32_t expert)
 {
     int32_t gate_dim = router->config.gate_dim, num_experts = router->config.num_experts;
     struct rng rng = {
@@ -54,23 +55,18 @@ struct router *router_create(const struct router_config *config)
         errno = EINVAL;
         return NULL;
     }
-    struct router *router = calloc(1, sizeof *router);
+    const int32_t given_dim = config->gate_dim;
+    const size_t num_experts = (size_t)config->num_experts;
+    const size_t gate_dim = given_dim == 0 ? DEFAULT_GATE_DIM : (size_t)given_dim;
+    struct router *router =
+        calloc(1, sizeof *router + ((gate_dim + 2) * num_experts + gate_dim) * sizeof(float));
     if (!router)
         return NULL;
     router->config = *config;
-    if (router->config.gate_dim == 0)
-        router->config.gate_dim = DEFAULT_GATE_DIM;
-    size_t num_experts = (size_t)config->num_experts;
-    size_t gate_dim = (size_t)router->config.gate_dim;
-    router->gate = calloc(gate_dim * num_experts, sizeof(float));
-    router->bias = calloc(num_experts, sizeof(float));
-    router->token = calloc(gate_dim, sizeof(float));
-    router->logits = calloc(num_experts, sizeof(float));
-    if (!router->gate || !router->bias || !router->token || !router->logits) {
-        router_destroy(router);
-        errno = ENOMEM;
-        return NULL;
-    }
+    router->config.gate_dim = (int32_t)gate_dim;
+    router->bias = router->gate + gate_dim * num_experts;
+    router->logits = router->bias + num_experts;
+    router->token = router->logits + num_experts;
     struct rng rng = {rng_key(config->seed, SEQUENCE_BIAS)};
     for (int32_t e = 0; e < config->num_experts; e++) {
         fill_gate_column(router, e);
@@ -81,12 +77,6 @@ struct router *router_create(const struct router_config *config)
 
 void router_destroy(struct router *router)
 {
-    if (!router)
-        return;
-    free(router->gate);
-    free(router->bias);
-    free(router->token);
-    free(router->logits);
     free(router);
 }
 

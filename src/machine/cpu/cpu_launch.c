@@ -6,7 +6,6 @@
  */
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/host/thread.h"
 #include "machine/cpu/cpu_launch_internal.h"

@@ -3,13 +3,11 @@
  * one thread, so only what other ranks or streams touch needs atomic operations. */
 #pragma once
 
-#include <string.h>
-
+#include "machine/c_primitives.h"
 #include "machine/cpu/cpu_rows.h"
 
-#define WP_WARP_SIZE 1
-#define WP_FN        static inline
-#define WP_CALLED_FN static inline
+#define WP_WARP_SIZE            1
+#define WP_PROGRAM_SYMBOL(name) weft__cpu_##name
 
 struct weft__cpu_launch;
 struct weft__cpu_block;
@@ -45,40 +43,18 @@ uint64_t weft__cpu_remote_post(struct wp_warp *warp, const struct wp_access *acc
 enum wp_status weft__cpu_remote_await(struct wp_warp *warp, uint64_t number,
                                       const struct wp_wait_site *site);
 
-#define WP_PROGRAM_SYMBOL(name) weft__cpu_##name
-
-/* Defines program `name` over `struct weft_<name>_args`. */
-#define WP_PROGRAM(name, warp, args)                                                               \
-    static enum wp_status name##_body(struct wp_warp *warp, const struct wp_##name##_args *args);  \
-    enum wp_status weft__cpu_##name(struct wp_warp *warp, const void *args);                       \
-    enum wp_status weft__cpu_##name(struct wp_warp *warp, const void *args)                        \
-    {                                                                                              \
-        return name##_body(warp, (const struct wp_##name##_args *)args);                           \
-    }                                                                                              \
-    static enum wp_status name##_body(struct wp_warp *warp, const struct wp_##name##_args *args)
-
-#define wp_block_idx(warp)                ((warp)->block_idx)
-#define wp_num_blocks(warp)               ((warp)->num_blocks)
-#define wp_warp_idx(warp)                 ((warp)->warp_idx)
-#define wp_num_warps(warp)                ((warp)->num_warps)
 #define wp_lane_idx(warp)                 ((void)(warp), 0)
-#define wp_warp_join(warp)                ((void)(warp))
 #define wp_warp_sync(warp)                ((void)(warp))
 #define wp_block_turn                     weft__cpu_block_turn
 #define wp_block_shared                   weft__cpu_block_shared
 #define wp_warp_pointers(warp)            ((warp)->pointers)
 #define wp_ballot(warp, predicate)        ((void)(warp), (predicate) ? 1u : 0u)
 #define wp_lanes_below(warp, ballot)      ((void)(warp), (void)(ballot), 0)
-#define wp_popcount(ballot)               __builtin_popcount(ballot)
 #define wp_same_below(warp, value)        ((void)(warp), (void)(value), 0)
 #define wp_max_u32(warp, value)           ((void)(warp), (uint32_t)(value))
 #define wp_sum_u32                        wp_max_u32
 #define wp_or_u32                         wp_max_u32
 #define wp_prefix_sum(warp, value, total) ((void)(warp), *(total) = (value), 0)
-
-#define WP_EACH_OWN(i, first, end, most) for (int32_t i = (first); i < (end); i++)
-#define wp_sqrt                          __builtin_sqrtf
-#define wp_ratio(n, d)                   ((n) / (d))
 
 WP_FN void *wp_warp_shared(struct wp_warp *warp)
 {
@@ -91,9 +67,7 @@ WP_FN void wp_block_sync(struct wp_warp *warp)
         weft__cpu_block_sync(warp);
 }
 
-/* Launches of a stream run one after the other, and what they do is visible to all who learn of
- * it. */
-#define wp_admit_next(warp)     ((void)(warp))
+/* Whoever learns of a launch sees what it did. */
 #define wp_fence_launches(warp) ((void)(warp))
 
 #define wp_add_acq_rel(word, value)   __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL)
@@ -101,20 +75,6 @@ WP_FN void wp_block_sync(struct wp_warp *warp)
 #define wp_or_relaxed(word, bits)     __atomic_fetch_or(word, bits, __ATOMIC_RELAXED)
 #define wp_load_relaxed(word)         __atomic_load_n(word, __ATOMIC_RELAXED)
 #define wp_store_relaxed(word, value) __atomic_store_n(word, value, __ATOMIC_RELAXED)
-
-WP_FN uint64_t wp_load_now(const uint64_t *word)
-{
-    uint64_t value;
-    memcpy(&value, word, sizeof value); /* of whatever type */
-    return value;
-}
-
-WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
-{
-    uint32_t value;
-    memcpy(&value, word, sizeof value);
-    return value;
-}
 
 WP_FN int32_t wp_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired)
 {

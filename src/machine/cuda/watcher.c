@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A thread per communicator that carries news between the communicator's status and the board that
  * kernels look at. A kernel cannot call the host, so its failures are polled for. */
-#include <string.h>
 
 #include "comm/host/thread.h"
 #include "machine/cuda/device.h"

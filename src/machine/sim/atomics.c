@@ -16,6 +16,9 @@
 
 #include "machine/sim/world.h"
 
+/* The compiler calls what this file defines, and no header declares it. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
 static int is_of_host(void)
 {
     return sim_world != NULL && sim_current() != NULL && sim_current()->is_host;
@@ -83,7 +86,6 @@ static struct weft__sim_place place_of(const void *code)
     return (struct weft__sim_place){fences[i].file, fences[i].line};
 }
 
-void __tsan_atomic_thread_fence(int order);
 void __tsan_atomic_thread_fence(int order)
 {
     (void)order;
@@ -95,19 +97,16 @@ void __tsan_atomic_thread_fence(int order)
 
 /* GCC's interface. Failed comparisons are as strong as those that succeed: they commit. */
 #define HOOKS(bits, type)                                                                          \
-    type __tsan_atomic##bits##_load(const volatile type *word, int order);                         \
     type __tsan_atomic##bits##_load(const volatile type *word, int order)                          \
     {                                                                                              \
         before_load(order);                                                                        \
         return *word;                                                                              \
     }                                                                                              \
-    void __tsan_atomic##bits##_store(volatile type *word, type value, int order);                  \
     void __tsan_atomic##bits##_store(volatile type *word, type value, int order)                   \
     {                                                                                              \
         before_store((void *)(uintptr_t)word, sizeof *word, order);                                \
         *word = value;                                                                             \
     }                                                                                              \
-    type __tsan_atomic##bits##_exchange(volatile type *word, type value, int order);               \
     type __tsan_atomic##bits##_exchange(volatile type *word, type value, int order)                \
     {                                                                                              \
         (void)order;                                                                               \
@@ -116,7 +115,6 @@ void __tsan_atomic_thread_fence(int order)
         *word = value;                                                                             \
         return before;                                                                             \
     }                                                                                              \
-    type __tsan_atomic##bits##_fetch_add(volatile type *word, type value, int order);              \
     type __tsan_atomic##bits##_fetch_add(volatile type *word, type value, int order)               \
     {                                                                                              \
         (void)order;                                                                               \
@@ -125,8 +123,6 @@ void __tsan_atomic_thread_fence(int order)
         *word = (type)(before + value);                                                            \
         return before;                                                                             \
     }                                                                                              \
-    _Bool __tsan_atomic##bits##_compare_exchange_strong(volatile type *word, type *expected,       \
-                                                        type value, int order, int order_failed);  \
     _Bool __tsan_atomic##bits##_compare_exchange_strong(volatile type *word, type *expected,       \
                                                         type value, int order, int order_failed)   \
     {                                                                                              \
@@ -140,8 +136,6 @@ void __tsan_atomic_thread_fence(int order)
         *expected = before;                                                                        \
         return is_equal;                                                                           \
     }                                                                                              \
-    _Bool __tsan_atomic##bits##_compare_exchange_weak(volatile type *word, type *expected,         \
-                                                      type value, int order, int order_failed);    \
     _Bool __tsan_atomic##bits##_compare_exchange_weak(volatile type *word, type *expected,         \
                                                       type value, int order, int order_failed)     \
     {                                                                                              \

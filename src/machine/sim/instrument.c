@@ -4,6 +4,9 @@
  * which the sim is linked without. */
 #include "machine/sim/sim_launch.h"
 
+/* The compiler calls what this file defines, and no header declares it. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
 /* A fiber's own stack is nobody else's business. */
 static int is_private(const void *address)
 {
@@ -34,22 +37,18 @@ static void write_hook(void *address, size_t num_bytes, const void *code)
 }
 
 #define HOOKS(bytes)                                                                               \
-    void __tsan_read##bytes(void *address);                                                        \
     void __tsan_read##bytes(void *address)                                                         \
     {                                                                                              \
         read_hook(address, bytes, __builtin_return_address(0));                                    \
     }                                                                                              \
-    void __tsan_write##bytes(void *address);                                                       \
     void __tsan_write##bytes(void *address)                                                        \
     {                                                                                              \
         write_hook(address, bytes, __builtin_return_address(0));                                   \
     }                                                                                              \
-    void __tsan_unaligned_read##bytes(void *address);                                              \
     void __tsan_unaligned_read##bytes(void *address)                                               \
     {                                                                                              \
         read_hook(address, bytes, __builtin_return_address(0));                                    \
     }                                                                                              \
-    void __tsan_unaligned_write##bytes(void *address);                                             \
     void __tsan_unaligned_write##bytes(void *address)                                              \
     {                                                                                              \
         write_hook(address, bytes, __builtin_return_address(0));                                   \
@@ -60,30 +59,25 @@ HOOKS(4)
 HOOKS(8)
 HOOKS(16)
 
-void __tsan_read_range(void *address, unsigned long num_bytes);
 void __tsan_read_range(void *address, unsigned long num_bytes)
 {
     read_hook(address, num_bytes, __builtin_return_address(0));
 }
 
-void __tsan_write_range(void *address, unsigned long num_bytes);
 void __tsan_write_range(void *address, unsigned long num_bytes)
 {
     write_hook(address, num_bytes, __builtin_return_address(0));
 }
 
-void __tsan_init(void);
 void __tsan_init(void)
 {
 }
 
-void __tsan_func_entry(void *code);
 void __tsan_func_entry(void *code)
 {
     (void)code;
 }
 
-void __tsan_func_exit(void);
 void __tsan_func_exit(void)
 {
 }

@@ -3,11 +3,10 @@
  * show too. Primitives that order remember where they are called, for reports and for weakening. */
 #pragma once
 
-#include <string.h>
+#include "machine/c_primitives.h"
 
-#define WP_WARP_SIZE 2
-#define WP_FN        static inline
-#define WP_CALLED_FN static inline
+#define WP_WARP_SIZE            2
+#define WP_PROGRAM_SYMBOL(name) weft__sim_##name
 
 struct weft__sim_warp;
 
@@ -118,43 +117,9 @@ enum { WEFT__SIM_TAGGED_WORDS = 3 /* of a packet, beside its tag */ };
 #define WP_TAGGED_BYTES(num_words)                                                                 \
     (((num_words) + WEFT__SIM_TAGGED_WORDS - 1) / WEFT__SIM_TAGGED_WORDS * (4 * sizeof(uint32_t)))
 
-/* Seen as the program's own loads are. */
-WP_FN uint64_t wp_load_now(const uint64_t *word)
-{
-    uint64_t value;
-    memcpy(&value, word, sizeof value);
-    return value;
-}
-
-WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
-{
-    uint32_t value;
-    memcpy(&value, word, sizeof value);
-    return value;
-}
-
-#define WP_EACH_OWN(i, first, end, most) for (int32_t i = (first); i < (end); i++)
-#define wp_sqrt                          __builtin_sqrtf
-#define wp_ratio(n, d)                   ((n) / (d))
-
-#define WP_PROGRAM_SYMBOL(name) weft__sim_##name
-
-#define WP_PROGRAM(name, warp, args)                                                               \
-    static enum wp_status name##_body(struct wp_warp *warp, const struct wp_##name##_args *args);  \
-    enum wp_status weft__sim_##name(struct wp_warp *warp, const void *args);                       \
-    enum wp_status weft__sim_##name(struct wp_warp *warp, const void *args)                        \
-    {                                                                                              \
-        return name##_body(warp, (const struct wp_##name##_args *)args);                           \
-    }                                                                                              \
-    static enum wp_status name##_body(struct wp_warp *warp, const struct wp_##name##_args *args)
-
-#define wp_block_idx(warp)   ((warp)->block_idx)
-#define wp_num_blocks(warp)  ((warp)->num_blocks)
-#define wp_warp_idx(warp)    ((warp)->warp_idx)
-#define wp_num_warps(warp)   ((warp)->num_warps)
+/* wp_load_now is seen as the program's own loads are. */
 #define wp_lane_idx(warp)    ((warp)->lane_idx)
 #define wp_warp_sync(...)    weft__sim_warp_sync(__VA_ARGS__, WEFT__SIM_HERE)
-#define wp_warp_join(warp)   ((void)(warp))
 #define wp_block_sync(...)   weft__sim_block_sync(__VA_ARGS__, WEFT__SIM_HERE)
 #define wp_row_sync(...)     weft__sim_row_sync(__VA_ARGS__, WEFT__SIM_HERE)
 #define wp_remote_post(...)  weft__sim_remote_post(__VA_ARGS__, WEFT__SIM_HERE)
@@ -163,7 +128,6 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
     ((void)(rank), weft__sim_fetch_add(warp, word, add, WEFT__SIM_HERE))
 #define wp_ballot                    weft__sim_ballot
 #define wp_lanes_below(warp, ballot) __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
-#define wp_popcount(ballot)          __builtin_popcount(ballot)
 #define wp_same_below                weft__sim_same_below
 #define wp_max_u32                   weft__sim_max_u32
 #define wp_sum_u32                   weft__sim_sum_u32
@@ -174,7 +138,6 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
 #define wp_warp_shared               weft__sim_warp_shared
 #define wp_warp_pointers             weft__sim_warp_pointers
 #define wp_add_acq_rel(...)          weft__sim_add_acq_rel(__VA_ARGS__, WEFT__SIM_HERE)
-#define wp_admit_next(warp)          ((void)(warp))
 #define wp_fence_launches            weft__sim_fence
 #define wp_add_relaxed               weft__sim_add_relaxed
 #define wp_or_relaxed                weft__sim_or_relaxed

@@ -4,7 +4,6 @@
  * (fiber, time) pair, and reads as one pair until two fibers have read without order between them.
  * An access must be ordered, by the clocks, after those it conflicts with.
  */
-#include <string.h>
 
 #include "machine/sim/shadow.h"
 

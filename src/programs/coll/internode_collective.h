@@ -2,7 +2,6 @@
 #pragma once
 
 #include "programs/relay.h"
-#include "programs/window.h"
 
 /* A tree of the nodes, and where this one is in it. */
 struct wp_node_tree {
