@@ -118,7 +118,7 @@ static weft_result fill_by_pieces(const struct coll_run *run, const struct colle
     const uint64_t recv_bytes = collective_recv_bytes(collective, run->rank);
     const uint64_t send_bytes = collective_send_bytes(collective, run->rank);
     weft_result result = WEFT_OK;
-    memset(piece, POISON, COLL_PIECE_BYTES);
+    memset(piece, POISON, coll_piece_bytes(0, recv_bytes)); /* pages that are not used cost time */
     for (uint64_t at = 0; at < recv_bytes && result == WEFT_OK; at += COLL_PIECE_BYTES)
         result =
             weft_memory_copy(run->comm, buffers.recv + at, piece, coll_piece_bytes(at, recv_bytes));

@@ -25,7 +25,7 @@ static void wake_monitor(struct weft__link *link)
     (void)!write(link->wake_fd, &one, sizeof(one));
 }
 
-void weft__link_put_on_wire(struct weft__link *link, struct weft__message *message)
+void weft__link_send(struct weft__link *link, struct weft__message *message)
 {
     if (message == NULL)
         return;
@@ -33,13 +33,10 @@ void weft__link_put_on_wire(struct weft__link *link, struct weft__message *messa
     /* A broken connection is the monitor's to notice. */
     weft__wire_send(&link->wire, message);
     weft__message_release(message);
+    const int is_left = weft__wire_has_output(&link->wire);
     pthread_mutex_unlock(&link->send_mutex);
-}
-
-void weft__link_send(struct weft__link *link, struct weft__message *message)
-{
-    weft__link_put_on_wire(link, message);
-    wake_monitor(link);
+    if (is_left)
+        wake_monitor(link);
 }
 
 /* ---------------------------------------------------------------- all-gather */

@@ -52,9 +52,8 @@ struct weft__link {
 void weft__link_enter(struct weft__link *link);
 void weft__link_leave(struct weft__link *link);
 
-/* Takes over the message; NULL, for lack of memory, sends nothing. */
-void weft__link_put_on_wire(struct weft__link *link, struct weft__message *message);
-/* The same, and makes the monitor look again, which sends what does not go at once. */
+/* Takes over the message; NULL, for lack of memory, sends nothing. The monitor is woken only to
+ * send what does not go at once: with more ranks than cores each wake-up delays another rank. */
 void weft__link_send(struct weft__link *link, struct weft__message *message);
 
 /* link_monitor.c: the thread that listens to the rendezvous. */

@@ -225,7 +225,7 @@ static enum weft__wire_result exchange(struct weft__link *link)
 
 static void beat(struct weft__link *link)
 {
-    weft__link_put_on_wire(link, weft__message_create(WEFT__FRAME_ALIVE, NULL, 0, NULL, 0));
+    weft__link_send(link, weft__message_create(WEFT__FRAME_ALIVE, NULL, 0, NULL, 0));
 }
 
 /* Tells the rendezvous where this rank stands if its thread waits for long. */
@@ -241,9 +241,8 @@ static void look(struct weft__link *link, int64_t now_ns)
     link->look_ns = now_ns + look_ms * WEFT__NS_PER_MS;
     const int32_t num_called = weft__standing_look(link->standing, &called);
     if (num_called > 0)
-        weft__link_put_on_wire(link,
-                               weft__message_create(WEFT__FRAME_STANDING, called,
-                                                    (size_t)num_called * sizeof *called, NULL, 0));
+        weft__link_send(link, weft__message_create(WEFT__FRAME_STANDING, called,
+                                                   (size_t)num_called * sizeof *called, NULL, 0));
     free(called);
 }
 

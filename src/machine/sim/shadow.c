@@ -5,21 +5,21 @@
 
 #include "machine/sim/table.h"
 
-enum { WORD_BYTES = 4, PAGE_WORDS = 16, PAGE_BYTES = PAGE_WORDS * WORD_BYTES };
+enum { WORD_BYTES = 4, PAGE_WORDS = 16, PAGE_BYTES = PAGE_WORDS * WORD_BYTES, GROUP_PAGES = 16 };
 
 struct word {
     struct sim_cell *bytes; /* [WORD_BYTES]; NULL: all accesses were to the whole word */
     struct sim_cell whole;
 };
 
-/* Words are found by their page: neighbours are near each other here too. Most of a heap is never
- * accessed: then its pages have no words. */
+/* Words are found by their page, and pages by their group: neighbours are near each other here too.
+ * Most of a heap is never accessed: then its pages have no words. */
 struct page {
     struct word *words; /* [PAGE_WORDS]; NULL: they have no past, and this content */
     enum sim_content content;
 };
 
-static struct sim_table pages = {.value_bytes = sizeof(struct page)};
+static struct sim_table groups = {.value_bytes = GROUP_PAGES * sizeof(struct page)};
 
 static void clear_cell(struct sim_cell *cell, enum sim_content content)
 {
@@ -28,53 +28,74 @@ static void clear_cell(struct sim_cell *cell, enum sim_content content)
     cell->read.fiber = SIM_NOBODY;
 }
 
-static struct page *new_page(uintptr_t number)
+/* A group lies in a heap, which has pages of the system, or outside. */
+static struct page *new_group(uintptr_t number)
 {
     uint64_t offset;
-    struct page *page = sim_table_at(&pages, number);
-    /* Allocated entries have been set since. */
-    if (sim_heap_rank((const void *)(number * PAGE_BYTES), &offset) >= 0)
-        page->content = SIM_CONTENT_UNALLOCATED;
-    return page;
+    struct page *group = sim_table_at(&groups, number);
+    /* Allocated entries are set after this. */
+    if (sim_heap_rank((const void *)(number * GROUP_PAGES * PAGE_BYTES), &offset) >= 0)
+        for (int i = 0; i < GROUP_PAGES; i++)
+            group[i].content = SIM_CONTENT_UNALLOCATED;
+    return group;
 }
 
-/* NULL: nothing is known of it. The pages used last are found without a look at the table, whose
- * every page is a miss of the cache. */
-static struct page *find_page(uintptr_t number)
+/* NULL: nothing is known of it. The groups used last are found without a look at the table, whose
+ * every entry is a miss of the cache. */
+static struct page *find_group(uintptr_t number)
 {
     enum { NUM_RECENT = 64 };
     static struct {
         uintptr_t number;
         uint64_t run;
-        struct page *page;
+        struct page *group;
     } recent[NUM_RECENT];
     const size_t entry = number % NUM_RECENT;
     if (recent[entry].run == sim_run_number() && recent[entry].number == number)
-        return recent[entry].page;
-    struct page *page = sim_table_find(&pages, number);
-    if (page != NULL) {
+        return recent[entry].group;
+    struct page *group = sim_table_find(&groups, number);
+    if (group != NULL) {
         recent[entry].number = number;
         recent[entry].run = sim_run_number();
-        recent[entry].page = page;
+        recent[entry].group = group;
     }
-    return page;
+    return group;
 }
 
 static struct page *page_of(uintptr_t number)
 {
-    struct page *page = find_page(number);
-    return page != NULL ? page : new_page(number);
+    struct page *group = find_group(number / GROUP_PAGES);
+    if (group == NULL)
+        group = new_group(number / GROUP_PAGES);
+    return &group[number % GROUP_PAGES];
 }
 
-static struct word *word_of(uintptr_t number)
+static struct word *words_of(uintptr_t page_number)
 {
-    struct page *page = page_of(number / PAGE_WORDS);
+    struct page *page = page_of(page_number);
     if (page->words == NULL) {
         page->words = sim_run_alloc(PAGE_WORDS * sizeof *page->words);
         for (int i = 0; i < PAGE_WORDS; i++)
             clear_cell(&page->words[i].whole, page->content);
     }
-    return &page->words[number % PAGE_WORDS];
+    return page->words;
+}
+
+/* An access goes from word to word of a page. */
+static struct word *word_of(uintptr_t number)
+{
+    static struct {
+        uintptr_t page_number;
+        uint64_t run;
+        struct word *words;
+    } last;
+    const uintptr_t page_number = number / PAGE_WORDS;
+    if (last.run != sim_run_number() || last.page_number != page_number) {
+        last.words = words_of(page_number);
+        last.page_number = page_number;
+        last.run = sim_run_number();
+    }
+    return &last.words[number % PAGE_WORDS];
 }
 
 static struct sim_clock *copy_of(const struct sim_clock *clock)
@@ -131,7 +152,7 @@ static void set_pages(const void *address, size_t num_bytes, enum sim_content co
     const uintptr_t begin = (uintptr_t)address, end = begin + num_bytes;
     for (uintptr_t number = begin / PAGE_BYTES; number * PAGE_BYTES < end; number++) {
         const uintptr_t first = number * PAGE_BYTES, last = first + PAGE_BYTES;
-        if (missing == ADD_MISSING || find_page(number) != NULL)
+        if (missing == ADD_MISSING || find_group(number / GROUP_PAGES) != NULL)
             set_page(number, first > begin ? first : begin, last < end ? last : end, content);
     }
 }
