@@ -178,3 +178,18 @@ weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded, int32_t n
     free(ranks);
     return result;
 }
+
+weft_result weft_comm_grow(weft_comm *comm, const weft_unique_id *id, int32_t num_ranks,
+                           const weft_comm_config *user_config, weft_comm **grown)
+{
+    weft_comm_config config;
+    weft_comm *created;
+    WEFT__TRY(weft__check_may_wait(__func__));
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    WEFT__TRY(weft__check_not_null(grown, "grown"));
+    WEFT__TRY(weft__check_range(num_ranks, comm->num_ranks, WEFT__MAX_RANKS, "num_ranks"));
+    WEFT__TRY(weft__read_comm_config(user_config, &config));
+    weft__comm_enter(comm, WEFT__CALL_COMM_GROW);
+    WEFT__TRY(weft__comm_grow(comm, id, num_ranks, &config, &created));
+    return weft__begin_job(created, grown);
+}

@@ -284,6 +284,7 @@ weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t nu
 {
     struct weft__origin origin = {.rank = rank, .num_ranks = num_ranks, .hooks = hooks};
     WEFT__TRY(weft__meeting_point_from_id(&origin.point, id));
+    origin.key = weft__unique_id_key(id);
     WEFT__TRY(weft__origin_read_config(&origin, config));
     WEFT__TRY(weft__origin_read_nodes(&origin));
     return weft__origin_create(&origin, comm);

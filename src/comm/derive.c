@@ -2,10 +2,13 @@
 /* Communicators that ranks make out of one that they have. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/create.h"
 #include "comm/host/error.h"
 #include "comm/host/thread.h"
+
+/* ---------------------------------------------------------------- splitting */
 
 struct choice {
     int32_t color, key;
@@ -68,6 +71,8 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
     return result;
 }
 
+/* ---------------------------------------------------------------- shrinking */
+
 /* How many communicators ranks have shrunk to. The ranks of each list count for themselves, since
  * others may lack the call. */
 struct weft__shrunk {
@@ -110,5 +115,99 @@ weft_result weft__comm_shrink(weft_comm *comm, const int32_t *ranks, int32_t num
     origin.key = weft__hash(key, &shrunk->count, sizeof(shrunk->count));
     const weft_result result = weft__origin_create(&origin, child);
     shrunk->count += result == WEFT_OK;
+    return result;
+}
+
+/* ---------------------------------------------------------------- growing */
+
+struct wish {
+    weft_unique_id id; /* if has_id */
+    int64_t has_id;
+    int64_t num_ranks;
+};
+
+/* The id that ranks give, which must be the same one. */
+static weft_result find_id(const weft_comm *comm, const struct wish *wishes, weft_unique_id *id)
+{
+    static const struct weft__term terms[] = {{WEFT__TERM(struct wish, num_ranks)}};
+    int32_t first = WEFT__NOBODY;
+    WEFT__TRY(weft__comm_compare(comm, wishes, sizeof(*wishes), terms, 1));
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (!wishes[rank].has_id)
+            continue;
+        if (first == WEFT__NOBODY)
+            first = rank;
+        if (memcmp(&wishes[rank].id, &wishes[first].id, sizeof(*id)) != 0)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on id: rank %d and rank %d give different ones",
+                               first, rank);
+    }
+    if (first == WEFT__NOBODY)
+        return weft__invalid("id is NULL on all ranks; one of them must give it");
+    *id = wishes[first].id;
+    return WEFT_OK;
+}
+
+/* Where the ranks meet. At the rendezvous of comm, new ranks that wait there can be told of a
+ * failure. */
+static weft_result aim(struct weft__origin *origin, weft_comm *comm, const weft_unique_id *id)
+{
+    WEFT__TRY(weft__meeting_point_from_id(&origin->point, id));
+    origin->key = weft__unique_id_key(id);
+    if (memcmp(origin->point.nonce, comm->point.nonce, sizeof(comm->point.nonce)) == 0)
+        origin->messenger = comm;
+    return WEFT_OK;
+}
+
+static weft_result agree_on_id(weft_comm *comm, weft_result mine, const struct wish *wish,
+                               weft_unique_id *id)
+{
+    weft_result result;
+    struct wish *wishes = weft__comm_gather_new(comm, mine, wish, sizeof(*wish), &result);
+    if (wishes != NULL)
+        result = find_id(comm, wishes, id);
+    free(wishes);
+    return result;
+}
+
+/* Ranks of comm keep their numbers. The new ones have none there. */
+static int32_t *list_parent_ranks(const weft_comm *comm, int32_t num_ranks)
+{
+    int32_t *parent_ranks = malloc((size_t)num_ranks * sizeof(*parent_ranks));
+    for (int32_t rank = 0; parent_ranks != NULL && rank < num_ranks; rank++)
+        parent_ranks[rank] = rank < comm->num_ranks ? rank : WEFT__NOBODY;
+    return parent_ranks;
+}
+
+/* Without a parent in its origin, since new ranks have none: all make it alike. */
+weft_result weft__comm_grow(weft_comm *comm, const weft_unique_id *id, int32_t num_ranks,
+                            const weft_comm_config *config, weft_comm **grown)
+{
+    struct weft__origin origin = {.rank = comm->rank,
+                                  .num_ranks = num_ranks,
+                                  .watch = {.status = &comm->status},
+                                  .hooks = comm->hooks};
+    struct wish wish = {.has_id = id != NULL, .num_ranks = num_ranks};
+    int32_t *parent_ranks = list_parent_ranks(comm, num_ranks);
+    weft_result result = parent_ranks != NULL
+                             ? weft__origin_read_config(&origin, config)
+                             : weft__no_memory("no memory for %d ranks", num_ranks);
+    if (result == WEFT_OK)
+        result = weft__origin_read_nodes(&origin);
+    if (id != NULL) {
+        wish.id = *id;
+        result = result == WEFT_OK ? aim(&origin, comm, id) : result;
+    }
+    result = agree_on_id(comm, result, &wish, &wish.id);
+    if (result == WEFT_OK)
+        result = aim(&origin, comm, &wish.id);
+    if (result != WEFT_OK)
+        weft__origin_withdraw(&origin, result);
+    else
+        result = weft__origin_create(&origin, grown);
+    if (result == WEFT_OK)
+        (*grown)->parent_ranks = parent_ranks;
+    else
+        free(parent_ranks);
     return result;
 }

@@ -152,13 +152,12 @@ static void drain(const struct weft__wire *wire, int64_t deadline_ns)
     }
 }
 
-/* The others have perhaps met this rank already. */
-static weft_result run_out_of_memory(const struct meeting *meeting, struct weft__wire *wire)
+/* The others have perhaps met this rank already: they hear why it leaves. `result` and the thread's
+ * last error say so. */
+static weft_result give_up(struct weft__wire *wire, weft_result result, int32_t culprit)
 {
-    struct weft__failure_notice notice = {.result = WEFT_ERROR_OUT_OF_MEMORY,
-                                          .rank = meeting->hello->rank};
-    snprintf(notice.text, sizeof(notice.text),
-             "rank %d has no memory for what the rendezvous tells", notice.rank);
+    struct weft__failure_notice notice = {.result = result, .rank = culprit};
+    snprintf(notice.text, sizeof(notice.text), "%s", weft__last_error());
     struct weft__message *message =
         weft__message_create(WEFT__FRAME_GIVE_UP, &notice, sizeof(notice), NULL, 0);
     if (message != NULL) {
@@ -166,7 +165,15 @@ static weft_result run_out_of_memory(const struct meeting *meeting, struct weft_
         weft__message_release(message);
         drain(wire, weft__now_ns() + GOODBYE_MS * WEFT__NS_PER_MS);
     }
-    return weft__no_memory("%s", notice.text);
+    return weft__error(result, "%s", notice.text);
+}
+
+static weft_result run_out_of_memory(const struct meeting *meeting, struct weft__wire *wire)
+{
+    const int32_t rank = meeting->hello->rank;
+    const weft_result result =
+        weft__no_memory("rank %d has no memory for what the rendezvous tells", rank);
+    return give_up(wire, result, rank);
 }
 
 /* A drawn port may belong to any program, which must come to no harm. So the rendezvous speaks
@@ -246,7 +253,7 @@ static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wi
         return run_out_of_memory(meeting, wire);
     weft_result watched = weft__watch_check(&meeting->watch);
     if (watched != WEFT_OK)
-        return watched;
+        return give_up(wire, watched, WEFT__NOBODY); /* it is no rank of this meeting, perhaps */
     if (result == WEFT__WIRE_EMPTY)
         return weft__error(WEFT_ERROR_TIMEOUT,
                            "the rendezvous (pid %d) does not answer within %u ms", server->pid,
