@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What all calls that make a communicator have in common. */
+/* All calls that make a communicator share this. */
 #pragma once
 
 #include "comm/comm.h"
