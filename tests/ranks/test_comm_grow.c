@@ -211,12 +211,17 @@ TEST_WITH_BOARD(one_rank_after_the_other, 5)
     return 0;
 }
 
-/* Two at a time, of one communicator; it and they are independent of each other. */
+/* Two at a time, of one communicator, at its rendezvous and at another; it and they are independent
+ * of each other. */
 TEST_WITH_BOARD(independent_communicators, 4)
 {
+    struct board *board = context->shared;
     weft_comm *comm, *grown[2];
-    if (open_members(context, 2, NULL, &comm) || publish(context, comm, 0, 0) ||
-        publish(context, comm, 1, 1))
+    if (open_members(context, 2, NULL, &comm))
+        return 1;
+    if (context->rank == 0)
+        CHECK_OK(weft_unique_id_create(&board->ids[1]));
+    if (publish(context, comm, 1, 0))
         return 1;
     for (int i = 0; i < 2; i++)
         CHECK_OK(grow(context, comm, i, context->num_ranks, NULL, &grown[i]));
