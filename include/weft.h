@@ -293,8 +293,21 @@ WEFT_API weft_result weft_comm_split_strided(weft_comm *comm, int32_t first, int
 WEFT_API weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded,
                                       int32_t num_excluded, const weft_comm_config *config,
                                       weft_comm **child);
-/* The rank, in the communicator that comm was split or shrunk from, of rank `rank` of comm; -1 if
- * there is none. A split has a heap of its own: to reach the parent's heap, its ranks use these
+/* Collective over comm and new ranks, which make one communicator of num_ranks ranks. Those of comm
+ * keep their numbers. The new ones have the numbers after these, and call weft_comm_create with the
+ * same id and num_ranks. An id is for one attempt: weft_comm_unique_id or weft_unique_id_create
+ * makes it. At least one rank of comm gives it, the others may give NULL. config is as for
+ * weft_comm_create, but the machine is that of comm. comm must be healthy, stays as it is, and is
+ * destroyed by its owner; its objects and its heap are not those of the new communicator.
+ * WEFT_ERROR_TIMEOUT names the ranks that did not come, WEFT_ERROR_RANK_FAILED one that died,
+ * WEFT_ERROR_MISMATCH those that disagree on id, num_ranks or num_nodes. As ncclCommGrow. */
+WEFT_API weft_result weft_comm_grow(weft_comm *comm, const weft_unique_id *id, int32_t num_ranks,
+                                    const weft_comm_config *config, weft_comm **grown);
+/* Makes an id by which ranks meet at the rendezvous of comm, another one in each call. Who has it
+ * can join. UNSUPPORTED: comm is one rank without a rendezvous. As ncclCommGetUniqueId. */
+WEFT_API weft_result weft_comm_unique_id(const weft_comm *comm, weft_unique_id *id);
+/* The rank, in the communicator that comm was split, shrunk or grown from, of rank `rank` of comm;
+ * -1 if there is none. comm has a heap of its own: to reach the parent's heap, its ranks use these
  * numbers and the parent. As nvshmem_team_translate_pe. */
 WEFT_API int32_t weft_comm_parent_rank(const weft_comm *comm, int32_t rank);
 

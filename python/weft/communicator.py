@@ -118,6 +118,21 @@ class Communicator(Object):
         assert child is not None
         return child
 
+    def unique_id(self) -> bytes:
+        """An id by which new ranks meet those of this communicator, for one grow()."""
+        made = abi.UniqueId()
+        check(lib.weft_comm_unique_id(self._native.pointer(), ctypes.byref(made)))
+        return bytes(made)
+
+    def grow(self, num_ranks: int, unique_id: bytes | None = None, **config: int) -> Communicator:
+        """These ranks and new ones form a communicator of num_ranks ranks. These keep their
+        numbers; a new rank takes one of those after them, as Communicator(unique_id, rank,
+        num_ranks). One of these ranks gives unique_id(), the others may give None. Collective."""
+        meeting = _id_of(unique_id) if unique_id is not None else None
+        grown = self._split(lib.weft_comm_grow, (meeting, num_ranks), config)
+        assert grown is not None
+        return grown
+
     def _split(self, function, arguments: tuple[Any, ...], config) -> Communicator | None:
         child = ctypes.c_void_p()
         self.call(function, self._native.pointer(), *arguments,
@@ -151,7 +166,8 @@ class Communicator(Object):
         return lib.weft_comm_node(self._native.pointer(), rank)
 
     def parent_rank(self, rank: int) -> int:
-        """A rank's number in the communicator that this one was split from; -1: none."""
+        """A rank's number in the communicator that this one was split, shrunk or grown from; -1:
+        none."""
         return lib.weft_comm_parent_rank(self._native.pointer(), rank)
 
     def team(self, team: Team) -> list[int]:

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/rendezvous/rendezvous.h"
 
+#include "api/objects.h"
 #include "api/structs.h"
+#include "comm/comm.h"
 #include "comm/rendezvous/bootstrap.h"
 
 weft_result weft_unique_id_at(const char *address, int32_t port, const char *secret,
@@ -14,6 +16,22 @@ weft_result weft_unique_id_at(const char *address, int32_t port, const char *sec
     WEFT__TRY(weft__check_not_null(id, "id"));
     WEFT__TRY(weft__meeting_point_at(&point, address, port, secret));
     weft__meeting_point_to_id(&point, id);
+    return WEFT_OK;
+}
+
+weft_result weft_comm_unique_id(const weft_comm *comm, weft_unique_id *id)
+{
+    const uint32_t drawn = UINT32_C(1) << 31; /* keys of launchers count from 0 */
+    uint32_t key;
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    WEFT__TRY(weft__check_not_null(id, "id"));
+    if (comm->point.address[0] == '\0')
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "comm is a rank alone without a rendezvous; weft_unique_id_create "
+                           "starts one");
+    WEFT__TRY(weft__random_bytes(&key, sizeof key));
+    weft__meeting_point_to_id(&comm->point, id);
+    weft__unique_id_set_key(id, key | drawn);
     return WEFT_OK;
 }
 

@@ -10,6 +10,7 @@ static const char *const names[WEFT__NUM_CALLS] = {
     [WEFT__CALL_COMM_SPLIT] = "weft_comm_split",
     [WEFT__CALL_COMM_SPLIT_STRIDED] = "weft_comm_split_strided",
     [WEFT__CALL_COMM_SHRINK] = "weft_comm_shrink",
+    [WEFT__CALL_COMM_GROW] = "weft_comm_grow",
     [WEFT__CALL_HOST_BARRIER] = "weft_comm_host_barrier",
     [WEFT__CALL_HOST_ALL_GATHER] = "weft_comm_host_all_gather",
     [WEFT__CALL_HEAP_ALLOC] = "weft_heap_alloc",

@@ -100,11 +100,13 @@ struct weft_comm {
     struct weft__shrunk *shrunk; /* [num_shrunk], what has been shrunk from it */
     int32_t num_shrunk;
     struct weft__call_step step; /* of the next exchange of the hosts */
-    /* [num_ranks] in the communicator that it was made from; NULL: from none. Of the api layer. */
+    /* [num_ranks] in the communicator that it was made from; NULL: from none. The api layer frees
+     * it. */
     int32_t *parent_ranks;
 };
 
-/* The work behind weft_comm_create, _create_from_env, _split and _destroy, without the barrier. */
+/* The work behind weft_comm_create, _create_from_env, _split, _shrink, _grow and _destroy, without
+ * the barrier. */
 weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
                               const weft_comm_config *config, const struct weft__comm_hooks *hooks,
                               weft_comm **comm);
@@ -117,6 +119,10 @@ weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
  * take part, also after a failure. RANK_FAILED: one of them died. */
 weft_result weft__comm_shrink(weft_comm *comm, const int32_t *ranks, int32_t num_ranks,
                               const weft_comm_config *config, weft_comm **child);
+/* Makes a communicator of the ranks of comm, which keep their numbers, and of new ones, which call
+ * weft__comm_create with the id. Some ranks give the id, the others NULL. Collective over comm. */
+weft_result weft__comm_grow(weft_comm *comm, const weft_unique_id *id, int32_t num_ranks,
+                            const weft_comm_config *config, weft_comm **grown);
 /* A child fails when one of its ranks or the rendezvous dies: comm hears of that too, and knows the
  * rank by the number that the caller knows. */
 weft_result weft__comm_find_cause(weft_comm *comm, weft_result result);

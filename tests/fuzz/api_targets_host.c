@@ -56,6 +56,13 @@ static void fill_shrink(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[1] = 0;
 }
 
+/* By no rank, since no new one comes. */
+static void fill_grow(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_create(a, rng);
+    a->ranks[0] = 1;
+}
+
 static void fill_id(struct fuzz_arguments *a, struct rng *rng)
 {
     (void)rng;
@@ -126,6 +133,13 @@ FUZZ_TARGET(comm_shrink, fill_shrink, (a->comm, a->ranks, a->ranks[1], a->config
             undo_create, FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("child", out, FUZZ_NULL),
             FUZZ_NUMBERS(FUZZ_INT32, "num_excluded", ranks[1], -1, 1, INT32_MAX, INT32_MIN),
             CONFIG_MUTATIONS)
+FUZZ_TARGET(comm_grow, fill_grow, (a->comm, a->ptr, a->ranks[0], a->config, a->out), undo_create,
+            FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("id", ptr, FUZZ_NULL, FUZZ_OUTSIDE),
+            FUZZ_POINTERS("grown", out, FUZZ_NULL),
+            FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ranks[0], -1, 0, 65537, INT32_MAX),
+            CONFIG_MUTATIONS)
+FUZZ_TARGET(comm_unique_id, fuzz_fill_output, (a->comm, a->out), NULL, FUZZ_OBJECT("comm", comm),
+            FUZZ_POINTERS("id", out, FUZZ_NULL))
 FUZZ_TARGET(comm_split_strided, fill_config,
             (a->comm, a->ranks[0], a->ranks[1], a->ranks[2], a->config, a->out), undo_create,
             FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("child", out, FUZZ_NULL),

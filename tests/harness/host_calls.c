@@ -21,13 +21,25 @@ static weft_result split_team(struct host_scene *scene)
     return weft_comm_split_strided(scene->comm, 0, 1, num_ranks, NULL, &scene->made.child);
 }
 
+/* By no rank: all that differs is that new ones could come. */
+static weft_result grow(struct host_scene *scene)
+{
+    weft_unique_id id;
+    const int is_giver = weft_comm_rank(scene->comm) == 0;
+    const weft_result result = is_giver ? weft_comm_unique_id(scene->comm, &id) : WEFT_OK;
+    return result == WEFT_OK
+               ? weft_comm_grow(scene->comm, is_giver ? &id : NULL,
+                                weft_comm_num_ranks(scene->comm), NULL, &scene->made.child)
+               : result;
+}
+
 UNDO(destroy_child, weft_comm_destroy(scene->made.child))
 CALL(meet, weft_comm_host_barrier(scene->comm))
 CALL(gather, weft_comm_host_all_gather(scene->comm, scene->memory, 16, scene->gathered))
 CALL(allocate, weft_heap_alloc(scene->comm, 128, &scene->made.ptr))
 UNDO(free_allocation, weft_heap_free(scene->comm, scene->made.ptr))
 
-static weft_result grow(struct host_scene *scene)
+static weft_result grow_heap(struct host_scene *scene)
 {
     weft_heap_info info = WEFT_INIT(weft_heap_info);
     const weft_result result = weft_heap_query(scene->comm, &info);
@@ -79,10 +91,11 @@ UNDO(destroy_ll, weft_ll_destroy(scene->made.ll))
 const struct host_call host_calls[NUM_HOST_CALLS] = {
     {"weft_comm_split", split, destroy_child, HOST_CALL_ANYWHERE},
     {"weft_comm_split_strided", split_team, destroy_child, HOST_CALL_ANYWHERE},
+    {"weft_comm_grow", grow, destroy_child, HOST_CALL_ANYWHERE},
     {"weft_comm_host_barrier", meet, NULL, HOST_CALL_ANYWHERE},
     {"weft_comm_host_all_gather", gather, NULL, HOST_CALL_ANYWHERE},
     {"weft_heap_alloc", allocate, free_allocation, HOST_CALL_ANYWHERE},
-    {"weft_heap_grow", grow, NULL, HOST_CALL_ANYWHERE},
+    {"weft_heap_grow", grow_heap, NULL, HOST_CALL_ANYWHERE},
     {"weft_arena_create", create_arena, destroy_arena, HOST_CALL_ANYWHERE},
     {"weft_coll_create", create_coll, destroy_coll, HOST_CALL_OF_ONE_NODE},
     {"weft_memory_register", register_memory, unregister_memory, HOST_CALL_ANYWHERE},

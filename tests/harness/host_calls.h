@@ -32,7 +32,7 @@ struct host_call {
     enum { HOST_CALL_ANYWHERE, HOST_CALL_OF_ONE_NODE } where;
 };
 
-enum { NUM_HOST_CALLS = 14 };
+enum { NUM_HOST_CALLS = 15 };
 extern const struct host_call host_calls[NUM_HOST_CALLS];
 
 /* Collective, around each call: what it needs, and nothing of which is left. 0 = done. */

@@ -42,6 +42,11 @@ def test_go_on(victim, step):
          os.path.join(ROOT, "examples", "go_on.py"), "--kill", str(victim), str(step)],
         capture_output=True, text=True, check=False)
     assert done.returncode == 137, done
-    for rank in {0, 1, 2, 3} - {victim}:
-        assert len(re.findall(rf"rank {rank}: .*3 ranks go on with step", done.stdout)) == 1, done
-        assert f"[{rank}] rank {rank}: 300 steps are right" in done.stdout, done
+    left = {0, 1, 2, 3} - {victim}
+    for rank in left:
+        died = rf"\[{rank}\] rank {rank}: .*rank {victim} died .*3 ranks have done step \d+ "
+        again = rf"\[{rank}\] rank {rank}: .* new rank is there; 4 ranks have done step \d+ "
+        assert len(re.findall(died, done.stdout)) == 1, done
+        assert len(re.findall(again, done.stdout)) == 1, done
+        assert f"[{rank}] rank {rank}: all steps before " in done.stdout, done
+    assert f"[{min(left)}] new rank 3: all steps before " in done.stdout, done

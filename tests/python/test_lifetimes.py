@@ -54,6 +54,32 @@ def test_any_order(comm):
     assert weft.Collectives(comm).all_reduce(x)[0] == comm.num_ranks
 
 
+@on_ranks(3)
+def test_grow(comm):
+    """The first two ranks have a communicator. The third one joins them, and then it is a rank of
+    one that outlives theirs."""
+    config = {"machine": weft.Machine.CPU, "timeout_ms": 60000}
+    is_new = comm.rank == 2
+    pair = comm.split(-1 if is_new else 0)
+    mine = pair.unique_id() if comm.rank == 0 else bytes(128)
+    unique_id = comm.host_all_gather(mine)[0]
+    if is_new:
+        grown = weft.Communicator(unique_id, 2, 3, **config)
+        assert [grown.parent_rank(rank) for rank in range(3)] == [-1, -1, -1]
+    else:
+        with pytest.raises(weft.InvalidArgumentError, match="num_ranks is 1, allowed are 2"):
+            pair.grow(1, unique_id)
+        with pytest.raises(weft.InvalidArgumentError, match="id is NULL on all ranks"):
+            pair.grow(3)
+        grown = pair.grow(3, unique_id if comm.rank == 1 else None, **config)
+        assert [grown.parent_rank(rank) for rank in range(3)] == [0, 1, -1]
+        pair.destroy()
+    assert (grown.rank, grown.num_ranks) == (comm.rank, 3)
+    total = weft.Collectives(grown).all_reduce(np.full(5, 1 + grown.rank, np.float32))
+    assert (total == 6).all()
+    grown.destroy()
+
+
 @on_ranks(2)
 def test_operations_keep_arrays(comm):
     coll = weft.Collectives(comm)

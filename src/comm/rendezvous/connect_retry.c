@@ -33,11 +33,12 @@ struct meeting {
     struct weft__wire *wire;
     struct weft__identity *server, *table;
     int64_t deadline_ns;
-    int64_t greeting_ns;                 /* deadline of the greeting */
-    int64_t patience_ns;                 /* for a greeting, with several ports */
-    char obstacle[WEFT__MAX_TEXT_BYTES]; /* why the last attempt failed */
-    int is_unreachable;                  /* no address of the point has a route */
-    int has_socket, socket_error;        /* for any address of the point; errno if one has none */
+    int64_t greeting_ns;                  /* deadline of the greeting */
+    int64_t patience_ns;                  /* for a greeting, with several ports */
+    char obstacle[WEFT__MAX_TEXT_BYTES];  /* why the last attempt failed */
+    int is_unreachable;                   /* no address of the point has a route */
+    int has_socket, socket_error;         /* for any address of the point; errno if one has none */
+    enum { CONNECTED, INTRODUCED } phase; /* of this attempt */
     enum {
         NOT_REFUSED,
         REFUSED
@@ -152,13 +153,12 @@ static void drain(const struct weft__wire *wire, int64_t deadline_ns)
     }
 }
 
-/* The others have perhaps met this rank already. */
-static weft_result run_out_of_memory(const struct meeting *meeting, struct weft__wire *wire)
+/* The rendezvous knows this rank: the others hear why it leaves. `result` and the thread's last
+ * error say so. */
+static weft_result give_up(struct weft__wire *wire, weft_result result, int32_t culprit)
 {
-    struct weft__failure_notice notice = {.result = WEFT_ERROR_OUT_OF_MEMORY,
-                                          .rank = meeting->hello->rank};
-    snprintf(notice.text, sizeof(notice.text),
-             "rank %d has no memory for what the rendezvous tells", notice.rank);
+    struct weft__failure_notice notice = {.result = result, .rank = culprit};
+    snprintf(notice.text, sizeof(notice.text), "%s", weft__last_error());
     struct weft__message *message =
         weft__message_create(WEFT__FRAME_GIVE_UP, &notice, sizeof(notice), NULL, 0);
     if (message != NULL) {
@@ -166,7 +166,23 @@ static weft_result run_out_of_memory(const struct meeting *meeting, struct weft_
         weft__message_release(message);
         drain(wire, weft__now_ns() + GOODBYE_MS * WEFT__NS_PER_MS);
     }
-    return weft__no_memory("%s", notice.text);
+    return weft__error(result, "%s", notice.text);
+}
+
+/* What is watched has failed: that is the reason, and no rank of this meeting is the culprit,
+ * perhaps. */
+static weft_result stop_waiting(const struct meeting *meeting, struct weft__wire *wire)
+{
+    const weft_result watched = weft__watch_check(&meeting->watch);
+    return watched != WEFT_OK ? give_up(wire, watched, WEFT__NOBODY) : WEFT_OK;
+}
+
+static weft_result run_out_of_memory(const struct meeting *meeting, struct weft__wire *wire)
+{
+    const int32_t rank = meeting->hello->rank;
+    const weft_result result =
+        weft__no_memory("rank %d has no memory for what the rendezvous tells", rank);
+    return give_up(wire, result, rank);
 }
 
 /* A drawn port may belong to any program, which must come to no harm. So the rendezvous speaks
@@ -187,8 +203,9 @@ static enum weft__wire_result await_greeting(struct meeting *meeting, struct wef
                : WEFT__WIRE_GARBAGE;
 }
 
-static enum weft__wire_result send_hello(const struct meeting *meeting, struct weft__wire *wire)
+static enum weft__wire_result send_hello(struct meeting *meeting, struct weft__wire *wire)
 {
+    meeting->phase = INTRODUCED;
     struct weft__message *message =
         weft__message_create(WEFT__FRAME_HELLO, meeting->hello, sizeof(*meeting->hello), NULL, 0);
     if (message == NULL)
@@ -244,9 +261,7 @@ static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wi
     }
     if (result == WEFT__WIRE_NO_MEMORY)
         return run_out_of_memory(meeting, wire);
-    weft_result watched = weft__watch_check(&meeting->watch);
-    if (watched != WEFT_OK)
-        return watched;
+    WEFT__TRY(stop_waiting(meeting, wire));
     if (result == WEFT__WIRE_EMPTY)
         return weft__error(WEFT_ERROR_TIMEOUT,
                            "the rendezvous (pid %d) does not answer within %u ms", server->pid,
@@ -278,6 +293,7 @@ static weft_result attempt(struct meeting *meeting, int *over)
     weft__wire_init(wire, fd,
                     sizeof(struct weft__gather_header) +
                         (uint64_t)meeting->hello->num_ranks * WEFT__MAX_BLOB_BYTES);
+    meeting->phase = CONNECTED;
     enum weft__wire_result introduced = weft__wire_keep_spare(wire);
     if (introduced == WEFT__WIRE_OK)
         introduced = introduce(meeting, wire, meeting->server);
@@ -287,6 +303,8 @@ static weft_result attempt(struct meeting *meeting, int *over)
         result = wait_for_table(meeting, wire, meeting->server, meeting->table);
     else if (introduced == WEFT__WIRE_NO_MEMORY)
         result = run_out_of_memory(meeting, wire);
+    else if (meeting->phase == INTRODUCED)
+        (void)stop_waiting(meeting, wire);
     if (result != WEFT_OK)
         weft__wire_close(wire);
     return result;

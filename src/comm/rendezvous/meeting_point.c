@@ -2,6 +2,7 @@
 #include "comm/rendezvous/meeting_point.h"
 
 #include <arpa/inet.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -16,6 +17,7 @@ struct envelope {
     uint16_t port;
     uint8_t nonce[WEFT__NONCE_BYTES];
     char address[WEFT__ADDRESS_BYTES];
+    uint32_t key;
 };
 
 _Static_assert(sizeof(struct envelope) <= sizeof(weft_unique_id), "the id must hold an envelope");
@@ -41,6 +43,18 @@ weft_result weft__meeting_point_from_id(struct weft__meeting_point *point, const
     memcpy(point->nonce, envelope.nonce, sizeof(point->nonce));
     memcpy(point->address, envelope.address, sizeof(point->address));
     return WEFT_OK;
+}
+
+uint64_t weft__unique_id_key(const weft_unique_id *id)
+{
+    struct envelope envelope;
+    memcpy(&envelope, id, sizeof(envelope));
+    return envelope.key;
+}
+
+void weft__unique_id_set_key(weft_unique_id *id, uint32_t key)
+{
+    memcpy(id->bytes + offsetof(struct envelope, key), &key, sizeof(key));
 }
 
 static int hex_digit(char digit)

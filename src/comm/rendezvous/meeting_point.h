@@ -26,6 +26,9 @@ struct weft__meeting_point {
 void weft__meeting_point_to_id(const struct weft__meeting_point *point, weft_unique_id *id);
 weft_result weft__meeting_point_from_id(struct weft__meeting_point *point,
                                         const weft_unique_id *id);
+/* Which of the communicators that meet there the id is for. 0, which is not written: the first. */
+uint64_t weft__unique_id_key(const weft_unique_id *id);
+void weft__unique_id_set_key(weft_unique_id *id, uint32_t key);
 /* port must fit 16 bits; the secret is 32 hexadecimal digits. */
 weft_result weft__meeting_point_at(struct weft__meeting_point *point, const char *address,
                                    int32_t port, const char *secret);

@@ -199,6 +199,17 @@ weft_result weft__comm_shrink(weft_comm *comm, const int32_t *ranks, int32_t num
     return create(key | (uint64_t)1 << 62, own, num_ranks, config, comm->hooks, child);
 }
 
+weft_result weft__comm_grow(weft_comm *comm, const weft_unique_id *id, int32_t num_ranks,
+                            const weft_comm_config *config, weft_comm **grown)
+{
+    (void)comm;
+    (void)id;
+    (void)num_ranks;
+    (void)config;
+    (void)grown;
+    return weft__error(WEFT_ERROR_UNSUPPORTED, "the sim machine has no new ranks");
+}
+
 weft_result weft__comm_find_cause(weft_comm *comm, weft_result result)
 {
     (void)comm;
