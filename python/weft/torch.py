@@ -103,7 +103,8 @@ class Routing(Uncopied):
         self.like: Rows | None = None  # x of dispatch()
 
     def __del__(self):
-        if hasattr(self, "handle"):  # else __init__ did not run
+        # Without a handle __init__ did not run; after move_experts() it has ended.
+        if hasattr(self, "handle") and self.handle.ep is self.dispatcher.ep:
             self.dispatcher._free_handles.append(self.handle)
 
 
@@ -146,7 +147,8 @@ class TokenDispatcher(Uncopied):
     def __init__(self, comm: Communicator, num_experts: int, num_topk: int,
                  arena_bytes: int | None, *, max_tokens: int = 0, narrow: Dtype | None = None,
                  **ep_config: Any):
-        self.ep = ExpertParallel(comm, num_experts, **{"staging_bytes": STAGING_BYTES} | ep_config)
+        self._ep_config = {"staging_bytes": STAGING_BYTES} | ep_config
+        self.ep = ExpertParallel(comm, num_experts, **self._ep_config)
         self.pool = Pool(comm, arena_bytes or 0)
         self.narrow = narrow
         self._num_topk, self._max_tokens = num_topk, max_tokens
@@ -160,6 +162,17 @@ class TokenDispatcher(Uncopied):
             return tensor
         copy, = self.pool.empty((tuple(tensor.shape), tensor.dtype))
         return copy.copy_(tensor)
+
+    def move_experts(self, expert_ranks: Sequence[Sequence[int]], weights: Sequence[Any],
+                     moved: Sequence[Any]) -> None:
+        """Experts are at other ranks from now on, and `moved` has their weights there, as
+        ExpertParallel.move_experts() says. No Routing from before serves any more. Collective."""
+        following = ExpertParallel(self.ep.comm, self.ep.num_experts,
+                                   **self._ep_config | {"expert_ranks": expert_ranks})
+        self.ep.move_experts(following, weights, moved)
+        self._free_handles.clear()
+        self.ep.destroy()
+        self.ep = following
 
     @eager
     def dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor,

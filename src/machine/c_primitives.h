@@ -26,7 +26,7 @@
 #define wp_warp_join(warp)  ((void)(warp))
 #define wp_popcount(ballot) __builtin_popcount(ballot)
 #define wp_sqrt             __builtin_sqrtf
-#define wp_ratio(n, d)        ((n) / (d))
+#define wp_ratio(n, d)      ((n) / (d))
 
 #define WP_EACH_OWN(i, first, end, most) for (int32_t i = (first); i < (end); i++)
 

@@ -276,6 +276,32 @@ def test_gradients(num_ranks, memory):
     assert with_comm(train, num_ranks) == [2] * num_ranks
 
 
+def test_experts_that_move():
+    """Layers answer alike before and after, from the weights that have come."""
+    def train(comm):
+        dispatcher = weft.torch.TokenDispatcher(comm, EXPERTS, TOPK, None, max_tokens=TOKENS)
+        layer, x = MoeLayer(), tokens(comm.rank)
+        alone = layer.alone(x)
+        weights, moved = (comm.heap_empty((EXPERTS, HIDDEN, HIDDEN), torch.float32)
+                          for _ in range(2))
+        mine = dispatcher.ep.experts_of(comm.rank)
+        weights[:len(mine)] = layer.experts.detach()[mine]
+        for placement in ([[e % 3, (e + 1) % 3] for e in range(EXPERTS)], [[2]] * EXPERTS):
+            old = dispatcher.dispatch(x, *reversed(layer.route(x)))
+            dispatcher.move_experts(placement, [weights], [moved])
+            weights, moved = moved, weights
+            with pytest.raises(weft.InvalidArgumentError, match="destroyed"):
+                dispatcher.combine(old.rows, old.routing)
+            del old  # its handle is not used again
+            layer.experts = torch.nn.Parameter(weights.clone())
+            mine = dispatcher.ep.experts_of(comm.rank)
+            out = layer.together(x, dispatcher, range(len(mine)))
+            torch.testing.assert_close(out, alone)
+        return len(mine)
+
+    assert with_comm(train, 3) == [0, 0, EXPERTS]
+
+
 @pytest.mark.parametrize("narrow", [weft.Dtype.FP8_E4M3, weft.Dtype.INT8])
 def test_narrow_rows(narrow):
     """Rows come as they are after weft.rows, and memory grows with the batches."""

@@ -3,6 +3,7 @@
 switch of tokens; skipped without PyTorch."""
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -95,9 +96,10 @@ def test_checkpoint():
 
 
 def test_train_moe(tmp_path):
-    """Losses do not depend on the number of ranks, nor on a stop between, nor much on rounding."""
+    """Losses do not depend on the number of ranks, nor on where experts are, nor on a stop between,
+    nor much on rounding."""
     text, script = tmp_path / "text", tmp_path / "train_moe.py"
-    text.write_bytes(os.urandom(1000) * 5)
+    text.write_bytes(random.Random(1).randbytes(1000) * 5)
     # The same code with a smaller model, which takes a third of the time.
     published = pathlib.Path(__file__, "../../../examples/train_moe.py").resolve().read_text()
     small = re.sub("(HIDDEN, HEADS, LAYERS, WINDOW = ).*", r"\g<1>48, 2, 2, 64", published)
@@ -108,17 +110,24 @@ def test_train_moe(tmp_path):
     def train(num_ranks, *options):
         done = subprocess.run(
             [os.environ["WEFT_TOOL"], "run", "-n", str(num_ranks), "--", sys.executable,
-             str(script), str(text), "--steps", "3", "--batch", "4", "--tell", "1",
-             "--evaluate", "2", "--plot", f"{tmp_path}/loss.png", *options],
+             str(script), str(text), "--steps", "4", "--batch", "4", "--tell", "1",
+             "--evaluate", "3", "--rate", "0.1", "--plot", f"{tmp_path}/loss.png", *options],
             capture_output=True, text=True, timeout=LIMIT_S, check=False)
         assert done.returncode == 0, done.stderr
-        return [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)], done.stdout
+        told = re.findall(r"loss ([\d.]+).*?expert ([\d.]+)x  rank ([\d.]+)x", done.stdout)
+        assert len(told) > 0, done.stdout
+        return *([float(number) for number in numbers] for numbers in zip(*told)), done.stdout
 
-    losses, told = train(2, "--save", str(tmp_path / "saved"), "--write", "4")
-    assert len(losses) == 3 and "bits per byte" in told and "bytes/s on each rank" in told
+    losses, experts, ranks, told = train(2, "--redundant", "2", "--move", "1", "--write", "4",
+                                         "--save", str(tmp_path / "saved"))
+    assert len(losses) == 4 and "bits per byte" in told and "bytes/s on each rank" in told
+    assert ranks[-1] < experts[-1]
     assert train(1, "--write", "4", "--dtype", "float64")[0] == pytest.approx(losses, abs=1e-4)
-    assert train(1, "--write", "0", "--resume", f"{tmp_path}/saved/2")[0] == \
-        pytest.approx(losses[2:], abs=1e-4)
+    assert train(1, "--write", "0", "--resume", f"{tmp_path}/saved/3")[0] == \
+        pytest.approx(losses[3:], abs=1e-4)
+    without = train(2, "--write", "0", "--bias", "0")
+    assert without[0][0] == pytest.approx(losses[0], abs=1e-4)
+    assert without[1][-1] > experts[-1]
 
 
 @pytest.mark.parametrize("layout", ["flat", "expert_major"])
