@@ -105,6 +105,14 @@ static void draw_signals(struct shape *shape, enum weft__sim_fault fault)
     shape->ll_terms.rows_per_signal = draw(&rng, 0, FEW_ROWS);
 }
 
+/* By expert, in a third of the scenarios; by numbers of its own. */
+static void draw_expert_signals(struct shape *shape)
+{
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 6)};
+    shape->ll_terms.has_expert_signals =
+        shape->ll_terms.layout == WEFT_LL_BY_EXPERT && draw(&rng, 0, 2) == 0;
+}
+
 /* As weft_ll.h has it, wherever the experts are. */
 static int are_choices_few(const struct shape *shape, weft_ll_carrier carrier)
 {
@@ -220,6 +228,7 @@ void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fa
         draw_leaver(shape);
     draw_late_weights(shape);
     draw_signals(shape, fault);
+    draw_expert_signals(shape);
     if (shape->op == SCENARIO_LL_PACKETS)
         return;
     if (shape->ll_terms.on_missing == WEFT_LL_FAIL)
