@@ -68,7 +68,7 @@ TEST(words_are_raised_between_nodes)
  * all rows of their first experts.
  */
 enum { LATE_RANK = 1, NUM_RANKS = 3, NUM_TOKENS = 4, NUM_EXPERTS = 2 * NUM_RANKS, PAGE = 4096 };
-enum { FIRST, SECOND, LIMIT_S = 30 };
+enum { FIRST, SECOND, LIMIT_S = 20, SHORT_MS = 300 };
 
 static int32_t num_tokens[NUM_RANKS];
 static int32_t experts[NUM_RANKS][NUM_TOKENS][NUM_RANKS];
@@ -155,14 +155,29 @@ static int take_experts(struct ll_seat *seat)
 {
     struct meeting *meeting = seat->context->shared;
     const uint64_t *words = seat->steps[0].expert_signals;
+    const int has_masks = seat->problem->on_missing == WEFT_LL_MASK;
     if (seat->context->rank != LATE_RANK) {
         if (await_word(&words[FIRST]) || ll_check_expert(seat, 0, FIRST))
             return 1;
-        CHECK(__atomic_load_n(&words[SECOND], __ATOMIC_ACQUIRE) == 0,
+        CHECK(has_masks || __atomic_load_n(&words[SECOND], __ATOMIC_ACQUIRE) == 0,
               "all rows are told to be there");
+        if (has_masks && await_word(&words[SECOND]))
+            return 1;
         atomic_fetch_add(&meeting->num_began, 1);
     }
-    return await_word(&words[SECOND]) || ll_check_expert(seat, 0, SECOND);
+    return await_word(&words[SECOND]) || (!has_masks && ll_check_expert(seat, 0, SECOND));
+}
+
+/* With masks the late rank is missing: its rows have been announced, and never come. */
+static int check_without_late(struct ll_seat *seat)
+{
+    const int32_t *missing = seat->steps[0].missing[0];
+    CHECK(seat->context->rank == LATE_RANK || missing[LATE_RANK] == 1, "rank %d is not missing",
+          LATE_RANK);
+    if (ll_check_expert_signals(seat, 0, 1))
+        return 1;
+    ranks_barrier(seat->context);
+    return ll_seat_close(seat);
 }
 
 static int run_late(struct ranks_context *context)
@@ -192,16 +207,23 @@ static int run_late(struct ranks_context *context)
     CHECK((weft_result)(intptr_t)result == WEFT_OK, "dispatch has failed");
     CHECK(!atomic_load(&meeting->was_too_late), "no expert began before all rows had come");
     seat.steps[0].tokens = tokens;
+    if (!failed && problem.on_missing == WEFT_LL_MASK)
+        return check_without_late(&seat);
     return failed || ll_check_dispatched(&seat, 0) ||
            ll_combine(&seat, 0, WEFT_LL_SEND_AND_RECEIVE, 0) || ll_check_combined(&seat, 0) ||
            ll_seat_close(&seat);
 }
 
-TEST(an_expert_begins_before_rows_of_another_have_come)
+static void run_with_late(weft_ll_on_missing on_missing)
 {
     struct ll_case problem = {
-        "early", LL_SIZES(NUM_RANKS, NUM_TOKENS, NUM_RANKS, NUM_EXPERTS, PAGE / sizeof(float)),
-        LL_TYPES(FP32, FP32, INT32), LL_EXPERTS, .has_expert_signals = 1};
+        "early",
+        LL_SIZES(NUM_RANKS, NUM_TOKENS, NUM_RANKS, NUM_EXPERTS, PAGE / sizeof(float)),
+        LL_TYPES(FP32, FP32, INT32),
+        LL_EXPERTS,
+        .has_expert_signals = 1,
+        .on_missing = on_missing,
+        .missing_ms = on_missing == WEFT_LL_MASK ? SHORT_MS : 0};
     if (tests_on_cuda())
         skip(); /* copies wait for the launch */
     for (int carrier = WEFT_LL_SIGNALS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++) {
@@ -215,6 +237,9 @@ TEST(an_expert_begins_before_rows_of_another_have_come)
             fail_msg("carrier %d", carrier);
     }
 }
+
+TEST_CALL(an_expert_begins_before_rows_of_another_have_come, run_with_late(WEFT_LL_FAIL))
+TEST_CALL(words_are_raised_without_a_rank_that_goes_missing, run_with_late(WEFT_LL_MASK))
 
 /* ---------------------------------------------------------------- what is refused */
 

@@ -124,7 +124,7 @@ static void check_expert(struct party *party, int32_t round, int32_t result, int
         .oracle = &expected.oracle, .read = read, .tell = party_tell, .of = party};
     expect(party, &expected, round, result, 0);
     find_arrays(party, result, &checker.received);
-    const int32_t *count = &checker.received.expert_counts[expert];
+    const int32_t *count = &party->ll_arrays[result].expert_counts[expert];
     weft__sim_host_reads(count, sizeof *count);
     if (knows_rows(party))
         party_expect(party, "early num_rows_per_expert", expert, *count,
