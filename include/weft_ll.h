@@ -342,6 +342,16 @@ typedef struct weft_ll_dispatch_args {
      * the weft_ll's expert_capacity; 0: that many. Rows beyond are dropped, or a failure, as those
      * of the weft_ll are. */
     int32_t expert_capacity;
+    /* By expert, to receive: [L] words in memory of the machine, by which experts may begin before
+     * dispatch ends. Each call adds 1 to an expert's word, with a release, when all rows of the
+     * expert from all ranks are in `rows`, with their scales and src_tokens, and its
+     * num_rows_per_expert and row_ranges are written. An expert without rows gets its 1, too, and
+     * so does one whose rows do not all come, because a rank is masked: when the launch ends. A
+     * launch that fails, or is never begun because the communicator has failed, sets all words to
+     * UINT64_MAX. So nobody who waits with an acquire for a word to reach a value waits in vain,
+     * unless this call itself returns an error. Words in the heap can be waited for by
+     * weft_rma_wait_until. On cuda a kernel that waits must leave SMs to this launch. */
+    uint64_t *expert_signals;
 } weft_ll_dispatch_args;
 
 /* Stream operation, collective: sends each token's row to the ranks of its experts. */

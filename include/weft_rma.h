@@ -93,10 +93,10 @@ WEFT_API weft_result weft_rma_add(weft_comm *comm, const weft_rma_args *args, we
 /* The same, and *before gets the value before the addition. */
 WEFT_API weft_result weft_rma_fetch_add(weft_comm *comm, const weft_rma_args *args,
                                         weft_stream *stream);
-/* Waits until this rank's *word, which changes by the operations above alone, is `value` or more.
- * Later operations of the stream see all that the adds released. WEFT_ERROR_TIMEOUT names the word
- * and its value, but no rank, since any may add to it; if a rank dies, WEFT_ERROR_RANK_FAILED names
- * it. */
+/* Waits until this rank's *word, which changes by the operations above or is an expert's word of
+ * weft_ll_dispatch, is `value` or more. Later operations of the stream see all that the adds
+ * released. WEFT_ERROR_TIMEOUT names the word and its value, but no rank, since any may add to it;
+ * if a rank dies, WEFT_ERROR_RANK_FAILED names it. */
 WEFT_API weft_result weft_rma_wait_until(weft_comm *comm, const weft_rma_args *args,
                                          weft_stream *stream);
 /* Puts, signals and adds of this rank that follow it on the stream are visible at each rank only

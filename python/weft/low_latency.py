@@ -169,20 +169,25 @@ class LowLatency(Object):
     def dispatch(self, x: Any = None, topk_idx: Any = None, topk_weights: Any = None,
                  out: Rows | Outputs | None = None, *, phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
                  total_rows_per_expert: Any = None, waited_ns: Any = None,
-                 stream: Stream | None = None) -> Rows | Outputs | None:
+                 expert_signals: Any = None, stream: Stream | None = None
+                 ) -> Rows | Outputs | None:
         """Sends each token's row to the ranks of its experts. Collective.
 
         To send: x [N, hidden], topk_idx [N, K] of int32 or int64, topk_weights [N, K] of float32,
         without which they are 1. To receive: out, or it is allocated like x;
-        total_rows_per_expert [L] of int32, to which counts are added; and waited_ns [R] of int64,
-        to which is added how long it waited for each rank. Returns out, None when only sending.
+        total_rows_per_expert [L] of int32, to which counts are added; waited_ns [R] of int64, to
+        which is added how long it waited for each rank; and by expert expert_signals [L] of int64
+        or uint64, each of which gets 1 more when all rows of its expert are in out, while other
+        rows may still come. All bits are set when dispatch fails. Returns out, None when only
+        sending.
         """
         if out is None and phases != _SEND:
             out = self.empty_rows(x if self._like is None else self._like)
         args = self.dispatch_args(x, topk_idx, topk_weights, out, phases=phases,
-                                  total_rows_per_expert=total_rows_per_expert, waited_ns=waited_ns)
+                                  total_rows_per_expert=total_rows_per_expert, waited_ns=waited_ns,
+                                  expert_signals=expert_signals)
         self.run_dispatch(args, stream, x, topk_idx, topk_weights, out, total_rows_per_expert,
-                          waited_ns)
+                          waited_ns, expert_signals)
         if phases != _RECEIVE:
             self._like = x
         return out if phases != _SEND else None
@@ -190,8 +195,8 @@ class LowLatency(Object):
     def dispatch_args(self, x: Any = None, topk_idx: Any = None, topk_weights: Any = None,
                       out: Rows | Outputs | None = None, *,
                       phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
-                      total_rows_per_expert: Any = None, waited_ns: Any = None
-                      ) -> abi.LlDispatchArgs:
+                      total_rows_per_expert: Any = None, waited_ns: Any = None,
+                      expert_signals: Any = None) -> abi.LlDispatchArgs:
         """Checks the arguments of dispatch(), with its shapes and dtypes ([num_tokens, hidden]
         rows), and returns them for run_dispatch()."""
         new_args = self._new_dispatch.get(phases)
@@ -200,6 +205,10 @@ class LowLatency(Object):
             self._send(args, x, topk_idx, topk_weights)
         if phases != _SEND:
             self._receive(args, out, total_rows_per_expert, waited_ns)
+        if expert_signals is not None:
+            args.expert_signals = self.ep.comm.address_of(
+                expert_signals, "expert_signals", ("int64", "uint64"), self._per_expert,
+                writable=True)
         return args
 
     def run_dispatch(self, args: abi.LlDispatchArgs, stream: Stream | None, *used: Any) -> None:

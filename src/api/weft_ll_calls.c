@@ -6,7 +6,7 @@
 #include "api/overlap.h"
 #include "api/structs.h"
 
-enum { MAX_EXTENTS = 12 };
+enum { MAX_EXTENTS = 13 };
 struct list {
     weft_ll *ll;
     int32_t capacity; /* by expert: rows of each expert that the arrays have room for */
@@ -141,6 +141,11 @@ static weft_result check_outputs_by_expert(struct list *list, const weft_ll_disp
         num_local * (uint64_t)ep->comm->num_ranks, sizeof *args->row_ranges);
     add(list, "total_rows_per_expert", WEFT__EXTENT_WRITTEN, args->total_rows_per_expert, num_local,
         sizeof *args->total_rows_per_expert);
+    if ((uintptr_t)args->expert_signals % sizeof *args->expert_signals != 0)
+        return weft__invalid("expert_signals is %p, must be aligned to 8",
+                             (const void *)args->expert_signals);
+    add(list, "expert_signals", WEFT__EXTENT_WRITTEN, args->expert_signals, num_local,
+        sizeof *args->expert_signals);
     return WEFT_OK;
 }
 
@@ -152,7 +157,8 @@ static weft_result check_no_outputs_by_expert(const weft_ll_dispatch_args *args)
     WEFT__TRY(check_null(args->num_rows_per_expert, "num_rows_per_expert"));
     WEFT__TRY(check_null(args->src_tokens, "src_tokens"));
     WEFT__TRY(check_null(args->row_ranges, "row_ranges"));
-    return check_null(args->total_rows_per_expert, "total_rows_per_expert");
+    WEFT__TRY(check_null(args->total_rows_per_expert, "total_rows_per_expert"));
+    return check_null(args->expert_signals, "expert_signals");
 }
 
 /* NULL in a phase that does not receive, and without masks. */

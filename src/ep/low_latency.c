@@ -46,6 +46,8 @@ static uint64_t place_tables(struct wp_low_latency *device, int32_t num_ranks, i
     TABLE(num_rows, buffers * ranks)
     TABLE(row_targets, has_packets ? buffers * ranks * tokens : 0)
     TABLE(rows_taken, ranks)
+    TABLE(parts_left, plan->is_by_expert ? plan->max_local_experts : 0)
+    TABLE(num_blocks_told, 1)
 #undef TABLE
     return offset;
 }

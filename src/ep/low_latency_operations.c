@@ -234,12 +234,14 @@ static enum wp_program choose_program(enum wp_program operation, struct wp_ll_va
     return base_of(operation, wanted.protocol);
 }
 
+/* Programs for usual rows tell of no experts. */
 static enum wp_program dispatch_program(const struct wp_low_latency *device,
                                         const weft_ll_dispatch_args *args)
 {
-    const int are_aligned = is_aligned(args->x) && is_aligned(args->rows);
+    const int are_usual =
+        is_aligned(args->x) && is_aligned(args->rows) && args->expert_signals == NULL;
     const struct wp_ll_variant wanted = {
-        wp_ll_protocol_of(&device->plan), are_aligned ? wp_ll_form_of(device) : WP_LL_GENERAL,
+        wp_ll_protocol_of(&device->plan), are_usual ? wp_ll_form_of(device) : WP_LL_GENERAL,
         wp_ll_layout_of(&device->plan), WP_LL_SENDS_ROWS, wp_ll_faults_of(&device->masks)};
     if (device->plan.has_nodes)
         return WP_LL_HAS_RELAYS(&device->plan) ? WP_PROGRAM_relayed_low_latency_dispatch
@@ -272,6 +274,22 @@ static void tell(weft_ll_phases phases, uint64_t num_bytes)
     weft__current_detail.is_phase = phases != WEFT_LL_SEND_AND_RECEIVE;
 }
 
+/* Where words tell of experts, a warp for each source and one that waits for all
+ * (wp_ll_pack_early). */
+static struct weft__grid dispatch_grid(const weft_ll *ll, const weft_ll_dispatch_args *args)
+{
+    const weft_comm *comm = ll->ep->comm;
+    const int32_t max_warps = weft__machine_of(comm)->max_warps;
+    const int32_t wanted = comm->num_ranks < max_warps ? comm->num_ranks + 1 : max_warps;
+    struct weft__grid grid = ll->grid;
+    grid.awaited_words = args->expert_signals;
+    grid.num_awaited_words = ll->device.num_local_experts;
+    if (args->expert_signals != NULL && !wp_ll_has_packets(&ll->device.plan) &&
+        !wp_ll_has_masks(&ll->device.masks) && grid.num_warps < wanted)
+        grid.num_warps = wanted;
+    return grid;
+}
+
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream)
 {
     struct wp_low_latency device = device_for(ll, args->waited_ns);
@@ -296,10 +314,11 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
         .num_rows_per_expert = args->num_rows_per_expert,
         .row_ranges = args->row_ranges,
         .cumulative_rows = args->total_rows_per_expert,
+        .expert_signals = args->expert_signals,
     };
     tell(args->phases, (uint64_t)args->num_tokens * program_args.token_stride_bytes);
     WEFT__TRY(weft__exchange_launch(ll->exchange, stream, dispatch_program(&ll->device, args),
-                                    ll->grid, &program_args, sizeof program_args));
+                                    dispatch_grid(ll, args), &program_args, sizeof program_args));
     note_dispatch(ll, args);
     return WEFT_OK;
 }

@@ -33,6 +33,9 @@ struct weft__grid {
         num_receiver_warps; /* of the warps: they do nothing but hear ranks, one each, if any do */
     enum weft__admission admission;
     enum weft__neighbours neighbours;
+    /* Words by which the caller's work waits for the launch: UINT64_MAX, if it is never begun. */
+    uint64_t *awaited_words;
+    int32_t num_awaited_words;
 };
 
 /* The work of a launch, for the choice of its grid. */

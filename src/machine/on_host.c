@@ -181,3 +181,9 @@ int weft__on_host_stream_is_capturing(weft_stream *stream)
     (void)stream;
     return 0;
 }
+
+void weft__on_host_end_awaited_words(const struct weft__grid *grid)
+{
+    for (int32_t i = 0; grid->awaited_words != NULL && i < grid->num_awaited_words; i++)
+        __atomic_store_n(&grid->awaited_words[i], UINT64_MAX, __ATOMIC_RELEASE);
+}

@@ -27,6 +27,8 @@ weft_result weft__on_host_share_block(weft_comm *comm, const struct weft__block 
 void weft__on_host_close_block(weft_comm *comm, const struct weft__block *block);
 struct weft__grid weft__on_host_choose_grid(const weft_comm *comm, const struct weft__work *work);
 int weft__on_host_stream_is_capturing(weft_stream *stream);
+/* For a launch that is not begun. */
+void weft__on_host_end_awaited_words(const struct weft__grid *grid);
 
 /* The table of a machine, in the file that has its stream_* and event_* functions. */
 #define WEFT__ON_HOST_MACHINE(machine_name, machine_start, machine_stop, machine_describe_network, \

@@ -175,3 +175,43 @@ TEST(in_one_of_several_nodes)
     run_at_random(VICTIM_IS_KILLED, tests_rounds(tests_grid_size(4, 1), 1), NUM_RANKS);
     run_at_random(VICTIM_IS_STOPPED, tests_rounds(tests_grid_size(4, 1), 1), 2);
 }
+
+/* ---------------------------------------------------------------- words of experts */
+
+enum { SHORT_MS = 400 };
+
+/* All but one rank dispatch twice: the first launch fails in its midst, on machine cpu the second
+ * is never begun. Whoever waits for a word of either learns that. */
+static int run_without_one(struct ranks_context *context)
+{
+    const struct ll_case *problem = context->argument;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    struct ll_seat seat;
+    config.timeout_ms = SHORT_MS;
+    if (ll_seat_open(&seat, context, problem, &config) || ll_fill_step(&seat, 0) ||
+        ll_fill_step(&seat, 1))
+        return 1;
+    ranks_barrier(context);
+    if (context->rank > 0) {
+        for (int32_t step = 0; step < 2; step++)
+            if (ll_dispatch(&seat, step, WEFT_LL_SEND_AND_RECEIVE))
+                return 1;
+        CHECK_ERROR(weft_stream_synchronize(seat.stream), WEFT_ERROR_TIMEOUT, "rank 0");
+        if (ll_check_expert_signals(&seat, 0, UINT64_MAX) ||
+            ll_check_expert_signals(&seat, 1, UINT64_MAX))
+            return 1;
+    }
+    ranks_barrier(context);
+    return ll_seat_close(&seat);
+}
+
+TEST(words_of_experts_are_raised_by_a_failure)
+{
+    struct ll_case problem = {"words", LL_SIZES(3, 4, 2, 6, 64), LL_TYPES(BF16, BF16, INT32),
+                              LL_EXPERTS, .has_expert_signals = 1};
+    for (int carrier = WEFT_LL_SIGNALS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++) {
+        problem.carrier = (weft_ll_carrier)carrier;
+        if (ranks_run(RANKS_THREADS, problem.num_ranks, run_without_one, &problem) != 0)
+            fail_msg("carrier %d", carrier);
+    }
+}

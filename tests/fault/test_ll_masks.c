@@ -341,6 +341,7 @@ static void run(struct plan plan)
                          .num_results = 1 + (int32_t)(plan.seed / 2 % 2),
                          .carrier = plan.carrier,
                          .node_ranks = NUM_RANKS / plan.num_nodes,
+                         .has_expert_signals = plan.seed % 4 == 0,
                          .on_missing = WEFT_LL_MASK,
                          .missing_ms = plan.signal == SIGKILL ? 0 : tests_deadline_ms(1000)};
     struct ranks_options options = victim_options(

@@ -97,6 +97,7 @@ static void fill_outputs(struct fuzz_arguments *a, struct rng *rng)
     args->row_ranges = coin(rng) ? (int64_t *)(void *)(numbers + 128) : NULL;
     args->total_rows_per_expert = coin(rng) ? numbers + 256 : NULL;
     args->waited_ns = coin(rng) ? (int64_t *)(void *)(numbers + 300) : NULL;
+    args->expert_signals = coin(rng) ? (uint64_t *)(void *)(numbers + 320) : NULL;
 }
 
 static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
@@ -200,6 +201,7 @@ FUZZ_TARGET(
     FUZZ_POINTERS("row_ranges", ll_dispatch.known.row_ranges, FUZZ_OUTSIDE),
     FUZZ_POINTERS("total_rows_per_expert", ll_dispatch.known.total_rows_per_expert, FUZZ_OUTSIDE),
     FUZZ_POINTERS("num_rows_per_rank", ll_dispatch.known.num_rows_per_rank, FUZZ_OUTSIDE),
+    FUZZ_POINTERS("expert_signals", ll_dispatch.known.expert_signals, FUZZ_OUTSIDE),
     FUZZ_POINTERS("waited_ns", ll_dispatch.known.waited_ns, FUZZ_OUTSIDE))
 FUZZ_TARGET(ll_combine, fill_combine, (a->ll, a->config, a->stream), fuzz_wait,
             FUZZ_ENQUEUED(ll, weft_ll_combine_args, ll_combine),

@@ -40,6 +40,7 @@ struct ll_case {
     /* By expert: combine begins before rows are written, and a word tells of so many of them, or,
      * LL_LATE_EXPERTS, of all of an expert; 0: rows are there before. */
     int32_t late_rows;
+    int32_t has_expert_signals; /* by expert: dispatch tells of each expert */
     int32_t without_weights;
     int32_t without_tokens;           /* on all ranks */
     const struct ll_routing *routing; /* NULL: drawn from the seed */

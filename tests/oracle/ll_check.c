@@ -98,6 +98,40 @@ static int check_missing(struct ll_seat *seat, enum call call, int32_t step)
     return 0;
 }
 
+int ll_check_expert_signals(struct ll_seat *seat, int32_t step, uint64_t expected)
+{
+    const int32_t num_local = ll_num_local(seat->problem, seat->context->rank);
+    for (int32_t expert = 0; seat->problem->has_expert_signals && expert < num_local; expert++) {
+        uint64_t word;
+        CHECK_OK(weft_memory_copy(seat->comm, &word, seat->steps[step % 2].expert_signals + expert,
+                                  sizeof word));
+        CHECK(word == expected, "step %d: the word of expert %d is %llu, not %llu", step, expert,
+              (unsigned long long)word, (unsigned long long)expected);
+    }
+    return 0;
+}
+
+int ll_check_expert(struct ll_seat *seat, int32_t step, int32_t expert)
+{
+    struct dispatched dispatched = {seat, step};
+    struct ll_step_oracle oracle;
+    struct ll_checker checker = {
+        .oracle = &oracle.oracle, .read = read, .tell = tell, .of = &dispatched};
+    int32_t num_rows;
+    if (find_received(seat, step, &checker.received))
+        return 1;
+    CHECK_OK(weft_memory_copy(seat->comm, &num_rows, &checker.received.expert_counts[expert],
+                              sizeof num_rows));
+    ll_open_oracle(&oracle, seat->problem, step, seat->context->rank);
+    const int32_t expected = ll_oracle_selections(&oracle.oracle, expert);
+    CHECK(num_rows == expected, "expert %d has %d rows, not %d", expert, num_rows, expected);
+    for (int64_t i = 0; i < oracle.oracle.num_rows; i++)
+        if (oracle.oracle.rows[i].expert == expert)
+            CHECK_OK(ll_check_row(&checker, &oracle.oracle.rows[i]));
+    ll_oracle_close(&oracle.oracle);
+    return ranks_self->failure[0] != '\0';
+}
+
 int ll_check_dispatched(struct ll_seat *seat, int32_t step)
 {
     struct dispatched dispatched = {seat, step};
@@ -110,7 +144,8 @@ int ll_check_dispatched(struct ll_seat *seat, int32_t step)
         .tell = tell,
         .of = &dispatched};
     CHECK_OK(weft_stream_synchronize(seat->stream));
-    if (find_received(seat, step, &checker.received) || check_missing(seat, DISPATCH, step))
+    if (find_received(seat, step, &checker.received) || check_missing(seat, DISPATCH, step) ||
+        ll_check_expert_signals(seat, step, seat->steps[step % 2].num_signalled))
         return 1;
     ll_open_oracle(&oracle, seat->problem, step, seat->context->rank);
     char *answer = tests_alloc(seat->row_bytes);

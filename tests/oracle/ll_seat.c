@@ -47,6 +47,7 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
         {&step->rank_counts, (uint64_t)problem->num_ranks * sizeof(int32_t)},
         {&step->expert_counts, num_local * sizeof(int32_t)},
         {&step->totals, num_local * sizeof(int32_t)},
+        {&step->expert_signals, num_local * sizeof(uint64_t)},
         {&step->src_tokens, num_rows * sizeof(int32_t)},
         {&step->ranges, num_local * (uint64_t)problem->num_ranks * sizeof(int64_t)},
         {&step->missing[0], (uint64_t)problem->num_ranks * sizeof(int32_t)},
@@ -151,7 +152,7 @@ int ll_fill_step(struct ll_seat *seat, int32_t step)
 
 weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases phases)
 {
-    const struct ll_step *at = &seat->steps[step % 2];
+    struct ll_step *at = &seat->steps[step % 2];
     weft_ll_dispatch_args args = WEFT_INIT(weft_ll_dispatch_args);
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
@@ -175,6 +176,8 @@ weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases
         args.src_tokens = ll_seat_is_by_expert(seat) ? at->src_tokens : NULL;
         args.row_ranges = ll_seat_is_by_expert(seat) ? at->ranges : NULL;
         args.total_rows_per_expert = ll_seat_is_by_expert(seat) ? at->totals : NULL;
+        args.expert_signals = seat->problem->has_expert_signals ? at->expert_signals : NULL;
+        at->num_signalled++;
     }
     return weft_ll_dispatch(seat->ll, &args, seat->stream);
 }

@@ -30,6 +30,7 @@ struct ll_seat {
         void *topk_idx;
         float *weights;
         int32_t *rank_counts, *expert_counts, *src_tokens, *totals;
+        uint64_t *expert_signals, num_signalled; /* and what each of them is to become */
         int64_t *ranges;
         int32_t *missing[2]; /* in dispatch and in combine */
         int64_t *waited[2];  /* the same */
@@ -59,6 +60,10 @@ int ll_combine(struct ll_seat *seat, int32_t step, weft_ll_phases phases, int32_
 /* ll_check.c: waits; compares what dispatch has brought, and makes of it what combine is to
  * send. */
 int ll_check_dispatched(struct ll_seat *seat, int32_t step);
+/* By expert, does not wait: compares the rows of one expert, whose word has been seen. */
+int ll_check_expert(struct ll_seat *seat, int32_t step, int32_t expert);
+/* The words of the step's memory, if dispatch raises them. */
+int ll_check_expert_signals(struct ll_seat *seat, int32_t step, uint64_t expected);
 /* Waits, and compares what combine has given. */
 int ll_check_combined(struct ll_seat *seat, int32_t step);
 /* By expert: what has been added up in steps 0 .. num_steps - 1. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Decode steps against the oracle."""
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -142,6 +143,38 @@ def test_rows_are_finished_during_combine(comm):
         with pytest.raises(weft.InvalidArgumentError, match=message):
             ll.combine(late, signals=signals)
         ll.combine(late)
+
+
+@on_ranks(2)
+def test_experts_begin_during_dispatch(comm):
+    ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32)
+    words = np.zeros(EXPERTS // 2, np.uint64)
+    for step in range(3):
+        routing, x, weights = batch(step, 2)
+        out = ll.empty_rows(x[comm.rank])
+        made = np.full_like(out.rows, np.nan)
+
+        def work(step=step, out=out, made=made):
+            for expert in range(len(words)):
+                while words[expert] <= step:
+                    time.sleep(0.001)
+                made[expert] = out.rows[expert]
+
+        experts = threading.Thread(target=work)
+        experts.start()
+        got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank], out,
+                          expert_signals=words)
+        experts.join()
+        check_rows(comm, routing, x, got)
+        assert words.tolist() == [step + 1] * len(words)
+        sums = ll.combine(made)
+        assert sums.tobytes() == weighted_sums(routing, x, weights, comm.rank).tobytes()
+    with pytest.raises(weft.InvalidArgumentError, match=r"expert_signals is uint64\[1\]"):
+        ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank],
+                    expert_signals=words[:1].copy())
+    with pytest.raises(weft.InvalidArgumentError, match="expert_signals is not NULL"):
+        ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank],
+                    phases=weft.LlPhases.SEND, expert_signals=words)
 
 
 @on_ranks(2)

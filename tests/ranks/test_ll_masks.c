@@ -139,6 +139,8 @@ static const struct ll_case cases[] = {
 static void run(struct trial trial, rank_function function)
 {
     trial.problem.on_missing = WEFT_LL_MASK;
+    trial.problem.has_expert_signals =
+        trial.problem.layout == WEFT_LL_BY_EXPERT && trial.problem.seed % 2 == 1;
     if (trial.problem.carrier == WEFT_LL_AUTO)
         trial.problem.carrier = WEFT_LL_SIGNALS;
     if (trial.num_nodes > 0 && trial.problem.answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)

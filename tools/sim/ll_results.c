@@ -109,6 +109,50 @@ void ll_check_received(struct party *party, int32_t round, int32_t result, int32
     ll_oracle_close(&expected.oracle);
 }
 
+/* ---------------------------------------------------------------- experts that begin early */
+
+/* Where a rank may go missing, what has come depends on that, which the host does not know yet. */
+static int knows_rows(const struct party *party)
+{
+    return !ll_has_masks(party) || party->scenario->fault == WEFT__SIM_NO_FAULT;
+}
+
+static void check_expert(struct party *party, int32_t round, int32_t result, int32_t expert)
+{
+    struct ll_expected expected;
+    struct ll_checker checker = {
+        .oracle = &expected.oracle, .read = read, .tell = party_tell, .of = party};
+    expect(party, &expected, round, result, 0);
+    find_arrays(party, result, &checker.received);
+    const int32_t *count = &party->ll_arrays[result].expert_counts[expert];
+    weft__sim_host_reads(count, sizeof *count);
+    if (knows_rows(party))
+        party_expect(party, "early num_rows_per_expert", expert, *count,
+                     ll_oracle_selections(&expected.oracle, expert));
+    for (int64_t i = 0; i < expected.oracle.num_rows && knows_rows(party); i++)
+        if (expected.oracle.rows[i].expert == expert)
+            (void)ll_check_row(&checker, &expected.oracle.rows[i]);
+    ll_oracle_close(&expected.oracle);
+}
+
+void ll_take_experts(struct party *party, int32_t round, int32_t result)
+{
+    const struct ll_arrays *arrays = &party->ll_arrays[result];
+    const int32_t num_local = ll_num_local(party->shape, party->rank);
+    const int32_t first =
+        num_local > 0 ? (int32_t)rng_below(&party->ll_rng, (uint64_t)num_local) : 0;
+    for (int32_t i = 0; i < num_local; i++) {
+        const int32_t expert = (first + i) % num_local;
+        const uint64_t word =
+            weft__sim_host_awaits(&arrays->expert_signals[expert], arrays->num_signalled);
+        if (word == arrays->num_signalled)
+            check_expert(party, round, result, expert);
+        else if (word != UINT64_MAX)
+            party_complain(party, "expert %d is told of %llu times, not %llu", expert,
+                           (unsigned long long)word, (unsigned long long)arrays->num_signalled);
+    }
+}
+
 /* ---------------------------------------------------------------- answers */
 
 void ll_fill_answers(struct party *party, int32_t round, int32_t result, int32_t num_later,

@@ -16,6 +16,9 @@ size_t ll_column_bytes(const struct party *party);
  * so many of which have been received after it. */
 enum { LL_ENDED = -1 };
 void ll_check_received(struct party *party, int32_t round, int32_t result, int32_t num_later);
+/* Waits for the word of each expert, in any order, and checks the expert's rows, while dispatch may
+ * go on. */
+void ll_take_experts(struct party *party, int32_t round, int32_t result);
 /* Writes what combine of the result is to send: to the array, or, if there is none, by rank to the
  * slots. */
 void ll_fill_answers(struct party *party, int32_t round, int32_t result, int32_t num_later,

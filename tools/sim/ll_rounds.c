@@ -31,6 +31,7 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
         {&arrays->missing_sums[0], (size_t)shape->num_ranks * sizeof(int32_t)},
         {&arrays->missing_sums[1], (size_t)shape->num_ranks * sizeof(int32_t)},
         {&arrays->waited, (size_t)shape->num_ranks * sizeof(int64_t)},
+        {&arrays->expert_signals, num_local * sizeof(uint64_t)},
         {&arrays->answers[0], num_rows * ll_row_bytes(shape)},
         {&arrays->answers[1], num_rows * ll_row_bytes(shape)},
         {&arrays->signals[0], ll_num_words(party) * sizeof(uint32_t)},
@@ -114,8 +115,9 @@ static weft_stream *some_stream(struct party *party)
 static weft_result dispatch(struct party *party, int32_t round, int32_t result,
                             weft_ll_phases phases)
 {
-    const struct ll_arrays *arrays = &party->ll_arrays[result];
+    struct ll_arrays *arrays = &party->ll_arrays[result];
     const struct ll_terms *terms = &party->shape->ll_terms;
+    const int tells = terms->has_expert_signals && phases != WEFT_LL_SEND;
     weft_ll_dispatch_args args = WEFT_INIT(weft_ll_dispatch_args);
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
@@ -144,8 +146,13 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
         args.src_tokens = arrays->src_tokens;
         args.row_ranges = arrays->ranges;
         args.total_rows_per_expert = party->ll_totals;
+        args.expert_signals = tells ? arrays->expert_signals : NULL;
     }
-    return weft_ll_dispatch(party->ll, &args, some_stream(party));
+    TRY(weft_ll_dispatch(party->ll, &args, some_stream(party)));
+    arrays->num_signalled += (uint64_t)tells;
+    if (tells && coin(party))
+        ll_take_experts(party, round, result);
+    return WEFT_OK;
 }
 
 /* The number of results that came after one that has not been answered. */

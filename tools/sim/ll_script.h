@@ -17,13 +17,14 @@ struct ll_terms {
     int32_t hidden;
     weft_ll_layout layout;
     weft_ll_answer answer;
-    int32_t fills_slots;     /* by rank: answers are written where the rows came to */
-    weft_dtype answer_dtype; /* or NONE */
-    int32_t expert_capacity; /* 0: room for all, if no token chooses an expert twice */
-    int32_t num_results;     /* at a time */
-    int32_t is_unanswered;   /* all of them are released, and none combined */
-    int32_t has_signals;     /* by expert: answers are written when combine has begun, */
-    int32_t rows_per_signal; /* and a word tells of so many; 0: of all of an expert */
+    int32_t fills_slots;        /* by rank: answers are written where the rows came to */
+    weft_dtype answer_dtype;    /* or NONE */
+    int32_t expert_capacity;    /* 0: room for all, if no token chooses an expert twice */
+    int32_t num_results;        /* at a time */
+    int32_t is_unanswered;      /* all of them are released, and none combined */
+    int32_t has_expert_signals; /* by expert: the host reads rows as soon as dispatch tells */
+    int32_t has_signals;        /* by expert: answers are written when combine has begun, */
+    int32_t rows_per_signal;    /* and a word tells of so many; 0: of all of an expert */
     int32_t has_weights;
     weft_quantisation quantisation; /* of rows on their way to the experts, or zero */
     int32_t has_columns;            /* by expert: scales lie by columns */

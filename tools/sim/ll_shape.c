@@ -106,6 +106,14 @@ static void draw_signals(struct shape *shape, enum weft__sim_fault fault)
     shape->ll_terms.rows_per_signal = draw(&rng, 0, FEW_ROWS);
 }
 
+/* By expert, in a third of the scenarios; by numbers of its own. */
+static void draw_expert_signals(struct shape *shape)
+{
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 6)};
+    shape->ll_terms.has_expert_signals =
+        shape->ll_terms.layout == WEFT_LL_BY_EXPERT && draw(&rng, 0, 2) == 0;
+}
+
 /* For half of them a warp of each block hears each rank, and does nothing else. */
 static void draw_hearers(struct shape *shape, struct rng *rng)
 {
@@ -197,6 +205,7 @@ void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fa
         draw_leaver(shape);
     draw_late_weights(shape);
     draw_signals(shape, fault);
+    draw_expert_signals(shape);
     if (shape->op == SCENARIO_LL_PACKETS)
         return;
     if (shape->ll_terms.on_missing == WEFT_LL_FAIL)

@@ -64,9 +64,11 @@ struct ll_arrays {
     int64_t *ranges;
     int32_t *missing_rows, *missing_sums[LL_MAX_COMBINES]; /* [num_ranks] */
     int64_t *waited;                                       /* [num_ranks] */
-    char *answers[LL_MAX_COMBINES];                        /* what combine reads */
-    uint32_t *signals[LL_MAX_COMBINES];                    /* which of them are finished */
-    char *out[LL_MAX_COMBINES];                            /* [max_tokens][hidden] */
+    uint64_t *expert_signals; /* [local experts], which so many dispatches have been given */
+    uint64_t num_signalled;
+    char *answers[LL_MAX_COMBINES];     /* what combine reads */
+    uint32_t *signals[LL_MAX_COMBINES]; /* which of them are finished */
+    char *out[LL_MAX_COMBINES];         /* [max_tokens][hidden] */
 };
 
 /* An array of each kind of memory, and beside it what it should hold. */

@@ -273,12 +273,14 @@ static void run_launch(struct own_stream *stream, struct task *task)
         struct wp_failure failure;
         result = weft__cpu_run(stream->runner, launch, &failure);
         if (result != WEFT_OK) {
+            weft__on_host_end_awaited_words(&launch->grid);
             weft__status_fail(&launch->comm->status, result, launch->comm->rank, "rank %d: %s",
                               launch->comm->rank, weft_last_error());
             weft__comm_tell_failure(launch->comm); /* the others would wait for it in vain */
         } else if (failure.kind != WP_FAILURE_NONE)
             result = launch->on_failure(launch->comm, launch->call, &failure);
     } else {
+        weft__on_host_end_awaited_words(&launch->grid);
         weft__records_end(launch->comm->records, launch->record_id,
                           &(struct weft__record){.last_rank = WEFT__RECORD_NOBODY,
                                                  .state = WEFT__RECORD_FAILED,

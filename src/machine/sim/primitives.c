@@ -417,6 +417,22 @@ static enum wp_status await_word(struct wp_warp *warp, struct awaited_word word,
     return weft__sim_fail(warp, &failure);
 }
 
+static int host_wait_is_over(struct sim_fiber *fiber)
+{
+    return word_has_come(fiber->wait_argument);
+}
+
+uint64_t weft__sim_host_awaits(const uint64_t *word, uint64_t at_least)
+{
+    struct word_wait wait = {.word = {word, sizeof *word}, .at_least = at_least};
+    sim_wait_until(host_wait_is_over, &wait, INT64_MAX);
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
+    const struct sim_signal *signal = sim_signal_see(sim_word_of(word), at_least);
+    if (signal != NULL)
+        sim_acquire(&signal->clock);
+    return *word;
+}
+
 enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                          const struct wp_wait_site *site)
 {

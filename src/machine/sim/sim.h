@@ -83,5 +83,8 @@ void weft__sim_host_writes(const void *address, size_t num_bytes);
 /* The host raises a word of 32 bits, for which wp_wait_u32 waits: a release. */
 void weft__sim_host_signals(uint32_t *word, uint32_t value);
 
+/* The host waits for a word of 64 bits that a program raises: an acquire. Returns what it is. */
+uint64_t weft__sim_host_awaits(const uint64_t *word, uint64_t at_least);
+
 /* Inside a run: whether it is time for what the fault is. */
 int weft__sim_fault_has_struck(void);

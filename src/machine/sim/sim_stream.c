@@ -133,6 +133,8 @@ static void run_launch(struct own_stream *stream, struct task *task)
         result = sim_launch_run(&stream->lanes, launch, &failure);
         if (result == WEFT_OK && failure.kind != WP_FAILURE_NONE)
             result = launch->on_failure(launch->comm, launch->call, &failure);
+    } else {
+        weft__on_host_end_awaited_words(&launch->grid);
     }
     if (result != WEFT_OK && stream->error == WEFT_OK) {
         stream->error = result;

@@ -3,7 +3,7 @@
  * expert. */
 #pragma once
 
-#include "programs/low_latency/ll_protocol.h"
+#include "programs/low_latency/ll_expert_signals.h"
 #include "programs/low_latency/ll_waits.h"
 
 struct wp_ll_taker {
@@ -121,6 +121,15 @@ WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_ex
     (void)wp_fail(taker->run->op.warp, &failure);
 }
 
+/* The parts in which so many rows of an expert are packed, as far as there is room. */
+WP_FN uint32_t wp_ll_num_parts_of(const struct wp_low_latency *ll, int32_t num_rows)
+{
+    const int32_t num_packed = num_rows < ll->plan.capacity ? num_rows : ll->plan.capacity;
+    const int32_t num_parts = wp_ll_has_packets(&ll->plan) ? ll->plan.taken_parts.num_units
+                                                           : 1 << ll->share_of_sources.parts_log2;
+    return (uint32_t)num_packed * (uint32_t)num_parts;
+}
+
 /* All warps of a block call this when they have met with their heads; in packets, of the first
  * block alone. It writes the counts of experts for the caller, in the last warps first: in packets
  * these have heard, so they are awake. With signals counts become the rows at which sources begin.
@@ -155,6 +164,8 @@ WP_FN void wp_ll_send_experts(const struct wp_ll_taker *taker)
             args->cumulative_rows[expert] += first;
         if (tells && first > ll->plan.capacity && !ll->plan.drops_rows)
             wp_ll_fail_for_room(taker, expert, most_from, first);
+        if (tells && wp_ll_has_expert_signals(args))
+            wp_ll_count_parts(warp, args, expert, 0u - wp_ll_num_parts_of(ll, first));
     }
 }
 
@@ -309,6 +320,16 @@ WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_r
         }
 }
 
+/* Tells the experts of a row's packed rows that a part of it is there. */
+WP_FN void wp_ll_tell_packed(const struct wp_ll_taker *taker, int32_t num_packed)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    wp_row_sync(warp); /* all lanes have copied */
+    for (int32_t i = wp_lane_idx(warp); i < num_packed; i += WP_WARP_SIZE)
+        wp_ll_count_parts(warp, taker->args,
+                          wp_ll_packed_rows(warp)[i] / taker->args->ll.plan.capacity, 1);
+}
+
 /* Packs one part of a row of a source. */
 WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int32_t idx,
                            int32_t part)
@@ -321,7 +342,7 @@ WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int3
         wp_ll_is_last_part(&ll->share_of_sources, part)};
     const struct wp_ll_span span =
         wp_ll_part_span(&ll->share_of_sources, part, (uint32_t)ll->plan.row_bytes);
-    if (span.bytes == 0 && !row.is_last_part)
+    if (span.bytes == 0 && !row.is_last_part && !wp_ll_has_expert_signals(taker->args))
         return;
     struct wp_ll_rest rest = {0, 0, 0};
     if (row.is_last_part)
@@ -338,6 +359,8 @@ WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int3
     }
     if (row.is_last_part)
         wp_ll_pack_rest(taker, row, rest, num_packed);
+    if (wp_ll_has_expert_signals(taker->args))
+        wp_ll_tell_packed(taker, num_packed);
 }
 
 WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
@@ -359,4 +382,58 @@ WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
         }
         unit -= num_units;
     }
+}
+
+/* Returns 1 if rows of a source are packed as soon as they have come, so that experts that need no
+ * others can begin. With masks the block first agrees on the ranks that are missing. */
+WP_FN int wp_ll_packs_early(const struct wp_low_latency_dispatch_args *args)
+{
+    return wp_ll_has_expert_signals(args) && !wp_ll_has_masks(&args->ll.masks);
+}
+
+/* Waits for one source, and packs the warp's units of its rows: every step-th from `first` on. */
+WP_FN enum wp_status wp_ll_pack_source(const struct wp_ll_taker *taker, int32_t source,
+                                       int32_t first, int32_t step)
+{
+    const struct wp_ll_run *run = taker->run;
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_share *share = &run->ll->share_of_sources;
+    const enum wp_status found =
+        wp_ll_await_told(run, WP_LL_ARRIVED, WP_LL_ROWS,
+                         wp_lane_idx(warp) == 0 ? source : WP_NO_RANK, taker->number);
+    const enum wp_status status = (enum wp_status)wp_max_u32(warp, (uint32_t)found);
+    if (status != WP_STATUS_OK)
+        return status;
+    wp_warp_sync(warp); /* the first lane has waited */
+    const struct wp_ll_range range =
+        wp_ll_range(run->ll, taker->number, source, wp_block_idx(warp));
+    for (int32_t unit = first; unit < range.num_rows << share->parts_log2; unit += step) {
+        const struct wp_part part = wp_ll_unit_part(share, unit);
+        wp_ll_pack_part(taker, source, range.first + part.token, part.part);
+    }
+    return status;
+}
+
+/* All warps of a block call this in place of the wait for all sources. If there are several, the
+ * leader waits for all, as it does otherwise, and the others share the sources: a late one holds up
+ * only the warps that pack it. */
+WP_FN enum wp_status wp_ll_pack_early(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_exchange *exchange = &taker->args->ll.exchange;
+    const int32_t idx = wp_warp_idx(warp), num_ranks = exchange->num_ranks;
+    const int32_t num_packers = wp_num_warps(warp) > 1 ? wp_num_warps(warp) - 1 : 1;
+    enum wp_status status = WP_STATUS_OK;
+    wp_admit_next(warp); /* all ranks have started: their heads are here */
+    for (int32_t i = idx % num_ranks; idx < num_packers && i < num_ranks && status == WP_STATUS_OK;
+         i += num_packers)
+        status = wp_ll_pack_source(taker, wp_rank_after(exchange, i), idx / num_ranks,
+                                   (num_packers - 1 - i % num_packers) / num_ranks + 1);
+    if (status == WP_STATUS_OK && wp_ll_is_leader_warp(warp))
+        status = wp_ll_await_ranks(taker->run, WP_LL_ALL_RANKS, WP_LL_ARRIVED, WP_LL_ROWS,
+                                   taker->number);
+    if (status == WP_STATUS_OK && wp_ll_is_leader_warp(warp) &&
+        wp_block_idx(warp) == taker->args->ll.plan.num_blocks - 1)
+        wp_ll_send_num_rows(taker);
+    return status;
 }

@@ -46,6 +46,11 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
 WP_FN int32_t route_packed_choice(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
                                   int32_t k);
 
+/* By expert, when a part of the unit's token has been received: lets route_packed_choice know the
+ * choices once more. */
+WP_FN enum wp_status route_recall_choices(const struct wp_ll_packet_rows *rows,
+                                          struct wp_ll_unit unit);
+
 /* Receives work item i: the number of a source's rows, or a part of a row. By rank a part goes to
  * its slot, by expert to where it is packed. Keeps what combine needs. */
 WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t i);
@@ -335,6 +340,26 @@ WP_FN enum wp_status wp_ll_pack_bytes(const struct wp_ll_packet_rows *rows, stru
     return status;
 }
 
+/* Tells the experts of a row that work item i of it, which has been received, is there. */
+WP_FN enum wp_status wp_ll_tell_unit(const struct wp_ll_packet_rows *rows, int32_t i)
+{
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = rows->taker.args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_unit unit = wp_ll_counted_unit_of(&args->ll, plan->taken_parts, i);
+    if (unit.token == WP_LL_COUNTED || wp_ll_leaves_out(rows->taker.run, unit.rank))
+        return WP_STATUS_OK;
+    const enum wp_status status = route_recall_choices(rows, unit);
+    wp_warp_sync(warp); /* all lanes have received */
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk && status == WP_STATUS_OK;
+         k += WP_WARP_SIZE) {
+        const int32_t packed = route_packed_choice(rows, unit, k);
+        if (packed >= 0)
+            wp_ll_count_parts(warp, args, packed / plan->capacity, 1);
+    }
+    return wp_ll_unless_absent(status);
+}
+
 /* ================== a launch */
 
 WP_FN struct wp_ll_packet_rows wp_ll_packet_rows_of(struct wp_ll_run *run,
@@ -402,14 +427,18 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         wp_admit_next(warp); /* all ranks have started */
     if (ll->plan.is_by_expert && wp_block_idx(warp) == 0)
         wp_ll_send_experts(&rows.taker);
-    for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step)
+    for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step) {
         status = wp_ll_unless_absent(route_receive(&rows, i));
+        if (wp_ll_has_expert_signals(args) && status == WP_STATUS_OK)
+            status = wp_ll_tell_unit(&rows, i);
+    }
     if (wp_block_idx(warp) == 0 && wp_ll_thread_idx(warp) == 0)
         *ll->received_buffer = (int32_t)wp_ll_buffer(&ll->plan, number);
     return wp_ll_end_committed(run, status);
 }
 
-WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
+WP_FN enum wp_status run_phases(struct wp_warp *warp,
+                                const struct wp_low_latency_dispatch_args *args)
 {
     const int receives = (args->phases & WP_LL_RECEIVE) != 0;
     const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
@@ -423,4 +452,11 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
         status = send(&run, args, loads);
     return status == WP_STATUS_OK && receives ? receive(&run, args)
                                               : wp_ll_commit(&run, wp_block_status(warp, status));
+}
+
+WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
+{
+    const enum wp_status status = run_phases(warp, args);
+    wp_ll_end_expert_signals(warp, args);
+    return status;
 }

@@ -401,4 +401,7 @@ struct wp_low_latency {
     int32_t *rows_taken;  /* [num_ranks] credit (wp_ll_note_received), by wp_add_relaxed */
     struct wp_ll_masks masks;
     int64_t *waited_ns; /* [num_ranks] or NULL: the launch adds its waits for each rank */
+    /* By expert, zero between launches (ll_expert_signals.h): */
+    uint32_t *parts_left;      /* [max_local_experts] of rows that come, negated */
+    uint32_t *num_blocks_told; /* [1] that have packed what they pack */
 };

@@ -93,6 +93,7 @@
  *   low_latency_dispatch.c         signals: with ll_send.h and ll_pack.h
  *   ll_packet_dispatch.h           packets: a launch of dispatch, and the interface of its routes;
  *                                  with ll_packets.h
+ *   ll_expert_signals.h            tells which experts have all their rows
  *   packet_low_latency_dispatch.c, told_low_latency_dispatch.c
  *                                  the routes of few tokens, and of many
  *   *_low_latency_combine.c        the way back: with ll_combine.h
@@ -135,6 +136,7 @@ struct wp_low_latency_dispatch_args {
     int32_t *num_rows_per_expert; /* [local experts], also of those that there was no room for */
     int64_t *row_ranges;          /* [local experts][num_ranks] count, and first row << 32 */
     int32_t *cumulative_rows;     /* [local experts], added to */
+    uint64_t *expert_signals;     /* [local experts], the same (ll_expert_signals.h) */
 };
 
 /* By expert: words that tell which of the caller's rows are finished. */

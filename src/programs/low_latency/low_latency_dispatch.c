@@ -247,9 +247,11 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     enum wp_status status = WP_LL_NODES(wp_ll_relay(run, taker.number), WP_STATUS_OK);
     if (plan->is_by_expert && status == WP_STATUS_OK)
         status = wp_ll_find_bases(&taker);
-    if (status == WP_STATUS_OK)
+    if (status == WP_STATUS_OK && wp_ll_packs_early(args))
+        status = wp_ll_pack_early(&taker);
+    else if (status == WP_STATUS_OK)
         status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
-    if (status == WP_STATUS_OK) {
+    if (status == WP_STATUS_OK && !wp_ll_packs_early(args)) {
         wp_admit_next(warp); /* all ranks have started */
         if (wp_ll_send_missing(run, args->missing_ranks))
             wp_ll_send_num_rows(&taker);
@@ -268,7 +270,8 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     return WP_STATUS_OK;
 }
 
-WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
+WP_FN enum wp_status run_phases(struct wp_warp *warp,
+                                const struct wp_low_latency_dispatch_args *args)
 {
     struct wp_ll_first_choices first = {{0, 0}, -1, -1};
     if (args->phases & WP_LL_SEND)
@@ -282,6 +285,13 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = receive(&run, args);
     return wp_ll_end(&run, status);
+}
+
+WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
+{
+    const enum wp_status status = run_phases(warp, args);
+    wp_ll_end_expert_signals(warp, args);
+    return status;
 }
 
 #ifndef WP_LL_STEPS_ONLY

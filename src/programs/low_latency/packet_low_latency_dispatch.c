@@ -374,6 +374,15 @@ WP_FN int32_t route_packed_choice(const struct wp_ll_packet_rows *rows, struct w
     return is_here ? packed : WP_LL_NOT_HERE;
 }
 
+/* They are in the head. */
+WP_FN enum wp_status route_recall_choices(const struct wp_ll_packet_rows *rows,
+                                          struct wp_ll_unit unit)
+{
+    (void)rows;
+    (void)unit;
+    return WP_STATUS_OK;
+}
+
 WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t i)
 {
     const struct wp_low_latency *ll = &rows->taker.args->ll;

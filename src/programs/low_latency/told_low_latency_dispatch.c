@@ -427,6 +427,13 @@ WP_FN enum wp_status place_unit(const struct wp_ll_packet_rows *rows, struct wp_
                : status;
 }
 
+/* The metadata stay where they came to. Scales may have been received over their copy. */
+WP_FN enum wp_status route_recall_choices(const struct wp_ll_packet_rows *rows,
+                                          struct wp_ll_unit unit)
+{
+    return receive_token(rows, unit, 1 + rows->taker.args->ll.plan.num_topk);
+}
+
 WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t i)
 {
     const struct wp_low_latency *ll = &rows->taker.args->ll;

@@ -29,9 +29,10 @@
 #else
 
 /* Constants of a variant of one node, for itself and for the machine (machine.h). */
-#define WP_LL_IS_NEAR           1
-#define WP_LL_TOPK_IS_USUAL     1
-#define WP_LL_HAS_SIGNALS(args) 0
+#define WP_LL_IS_NEAR                  1
+#define WP_LL_TOPK_IS_USUAL            1
+#define WP_LL_HAS_SIGNALS(args)        0
+#define WP_LL_HAS_EXPERT_SIGNALS(args) 0
 #define WP_ROWS_ARE_ALIGNED
 #define WP_ROWS_GO_IN_PARTS
 
