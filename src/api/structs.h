@@ -21,7 +21,7 @@
     X(weft_heap_info, page_bytes)                                                                  \
     X(weft_stats, waited_ns)                                                                       \
     X(weft_peer_stats, late_ns)                                                                    \
-    X(weft_balance_config, reserved)                                                               \
+    X(weft_balance_config, target_imbalance)                                                       \
     X(weft_expert_move, reserved)                                                                  \
     X(weft_slowest, call)                                                                          \
     X(weft_rma_args, reserved)                                                                     \
