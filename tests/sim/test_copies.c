@@ -7,7 +7,7 @@
 #include "sim_job.h"
 
 enum { NUM_SEEDS = 150, SEEDS_WEAKENED = 40, NUM_REPLICAS = 8 };
-enum { ELEMENTS = 37, CHOICES = 24 };
+enum { ELEMENTS = 4001, STAGED = 3200, CHOICES = 24 }; /* several chunks for each warp */
 
 /* Rank r has two of the replicas; expert 0 has three copies. */
 static const int32_t base[NUM_REPLICAS] = {0, -1, 1, -1, 2, -1, 3, -1};
@@ -15,7 +15,7 @@ static const int32_t experts[NUM_REPLICAS] = {0, 2, 1, 0, 2, 0, 3, 0};
 
 struct area {
     float weights[2][ELEMENTS], gradients[2][ELEMENTS];
-    float staging[64]; /* for 16 elements at a time */
+    float staging[3 * STAGED];
     int64_t choices[CHOICES];
     int32_t granules[2 * WEFT_BALANCE_GRANULES];
 };
