@@ -30,7 +30,7 @@ typedef struct weft_balance_config {
     int32_t num_nodes;    /* 0: 1 */
     int32_t num_groups;   /* 0: 1 */
     weft_balance_mode mode;
-    int32_t reserved; /* 0 */
+    float target_imbalance; /* of weft_balance_fill: 1 or more; 0: 1.01 */
 } weft_balance_config;
 
 /* Local, on the host, the same answer everywhere. `loads` [num_layers][num_experts], finite and not
@@ -71,6 +71,23 @@ typedef struct weft_expert_move {
 WEFT_API weft_result weft_balance_moves(const weft_balance_config *config, const int32_t *from,
                                         int32_t *to, weft_expert_move *moves, int32_t max_moves,
                                         int32_t *num_moves);
+
+/* An expert's tokens have this many granules: token t of source rank s is of granule
+ * (s + t) % WEFT_BALANCE_GRANULES. */
+#define WEFT_BALANCE_GRANULES 16
+
+/* Local, on the host, the same answer everywhere: copies of experts for one step, so that no rank
+ * has more than its share and a granule, as far as there is room. `loads` [num_layers][num_experts]
+ * say how many tokens choose each expert in this step. `experts` [num_layers][num_replicas] has the
+ * expert of each replica, of each expert at least one; -1: a spare one. A spare one gets a copy of
+ * an expert that is on a busy rank, or stays -1. `granules`
+ * [num_layers][num_experts][WEFT_BALANCE_GRANULES] gets the replica that serves each granule.
+ *
+ * The busiest rank is relieved until its load over the mean is at most target_imbalance: a higher
+ * one means fewer copies. `imbalance` [num_layers], optional, gets what was reached; 1 if there is
+ * no load. In config, num_nodes, num_groups and mode do not count. */
+WEFT_API weft_result weft_balance_fill(const weft_balance_config *config, const float *loads,
+                                       int32_t *experts, int32_t *granules, float *imbalance);
 
 #ifdef __cplusplus
 }

@@ -485,6 +485,58 @@ WEFT_API weft_result weft_ep_move_experts(const weft_ep *from, const weft_ep *to
                                           const weft_plane *planes, int32_t num_planes,
                                           weft_stream *stream);
 
+/* [experimental] One step with copies of experts: weft_balance_fill says which replica is a copy of
+ * which expert, and which replica serves which tokens. A weft_ep of as many experts as there are
+ * replicas, placed evenly, has a local expert for each replica of this rank, also for those that
+ * are spare: its choices are what weft_ep_choose_replicas writes. */
+typedef struct weft_ep_replicas_args {
+    size_t size;
+    const void *topk_idx; /* [num_tokens][num_topk] experts; any other number: none */
+    void *replica_idx;    /* the same shape and type, perhaps the same memory: replicas; -1: none */
+    const int32_t *granules; /* [num_experts][WEFT_BALANCE_GRANULES], memory of the machine */
+    weft_dtype index_type;   /* WEFT_INT32 or WEFT_INT64 */
+    int32_t num_tokens, num_topk;
+    int32_t num_experts;
+} weft_ep_replicas_args;
+
+/* [experimental] Stream operation, local: the replica that serves each choice, which for token t of
+ * this rank r is granules[expert][(r + t) % WEFT_BALANCE_GRANULES]. */
+WEFT_API weft_result weft_ep_choose_replicas(weft_comm *comm, const weft_ep_replicas_args *args,
+                                             weft_stream *stream);
+
+typedef struct weft_ep_copies_args {
+    size_t size;
+    /* [num_replicas] on the host, the same on all ranks: the expert of each replica before and in
+     * this step; -1: spare. Where they differ, `experts` has a copy, or a spare replica. An expert
+     * that is copied has a replica that is in both. */
+    const int32_t *base, *experts;
+    int32_t num_replicas; /* a multiple of the ranks: rank r has num_replicas / R * r and so on */
+    int32_t num_planes;   /* 0..WEFT_MAX_PLANES */
+    /* [num_planes], copied. dst is an array with row_bytes for each replica of this rank, heap
+     * memory that is at the same place of every rank's heap. All other fields are 0. */
+    const weft_plane *planes;
+    /* The rest is for weft_ep_reduce_copies, and else 0. */
+    weft_dtype dtype;       /* of all planes: BF16, FP16 or FP32 */
+    int32_t reserved;       /* 0 */
+    void *staging;          /* heap memory, aligned to 16 */
+    uint64_t staging_bytes; /* at least 16 for each replica that an expert has beside its first */
+} weft_ep_copies_args;
+
+/* [experimental] Stream operation, collective: each copy gets its expert's row of each plane, from
+ * the nearest rank with a replica that is in both placements; ranks that are as near give in turn.
+ * Other rows are only read. When the operation has finished, all copies are there. All ranks give
+ * the same arguments; weft does not compare them. */
+WEFT_API weft_result weft_ep_fetch_copies(weft_comm *comm, const weft_ep_copies_args *args,
+                                          weft_stream *stream);
+
+/* [experimental] Stream operation, collective, the way back for gradients: the first replica of an
+ * expert that is in both placements gets the sum of the rows of all its replicas in `experts`: its
+ * own, then the others in ascending order, from +0, in fp32, rounded once to dtype as in
+ * weft_ep_combine. Other rows are only read. The bits do not depend on machine, nodes or staging.
+ * When the operation has finished, rows of copies may be overwritten. */
+WEFT_API weft_result weft_ep_reduce_copies(weft_comm *comm, const weft_ep_copies_args *args,
+                                           weft_stream *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,7 +12,7 @@ from . import ownership
 
 ownership.check(__path__[0])
 
-from . import balance, gate, one_sided, rows  # noqa: E402
+from . import balance, copies, gate, one_sided, rows  # noqa: E402
 from .abi import (Algorithm, BalanceMode, Collective, CollReason, Dtype, EpOrder,
                   GateGroupScore, GateScore, GateWeights, LlAnswer, LlCarrier, LlLayout,
                   LlOnMissing, LlPhases, LlRoute, Machine, ReduceOp, Result, ScaleKind, Team)
@@ -37,6 +37,6 @@ __all__ = [
     "LlCarrier", "LlLayout", "LlOnMissing", "LlPhases", "LlRoute", "LowLatency", "Machine",
     "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp", "Result",
     "RowSignals", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
-    "WaitTimeoutError", "balance", "gate", "one_sided", "query_device", "query_machine",
+    "WaitTimeoutError", "balance", "copies", "gate", "one_sided", "query_device", "query_machine",
     "rendezvous_num_ranks", "rows", "serve_rendezvous", "unique_id", "unique_id_at", "version",
 ]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Placing experts by their loads, and the moves from one placement to the next (weft_balance.h).
+"""Placing experts by their loads, the moves from one placement to the next, and copies of experts
+for one step (weft_balance.h).
 
 Everything is local and the same on all ranks that have the same loads. Sequences of sequences, also
 arrays, come in; lists come out.
@@ -75,20 +76,58 @@ def _rows(numbers: ctypes.Array, num_rows: int) -> list[list[int]]:
     return [flat[row * length:(row + 1) * length] for row in range(num_rows)]
 
 
+def _shape(loads: Sequence[Sequence[float]]) -> tuple[int, int]:
+    if len(loads) == 0 or any(len(row) != len(loads[0]) for row in loads):
+        raise InvalidArgumentError("loads must be [layers][experts], with a layer or more")
+    return len(loads), len(loads[0])
+
+
+def _loads(loads: Sequence[Sequence[float]]) -> ctypes.Array:
+    flat = [float(load) for row in loads for load in row]
+    return (ctypes.c_float * len(flat))(*flat)
+
+
 def place(loads: Sequence[Sequence[float]], num_replicas: int, num_ranks: int, *,
           num_nodes: int = 1, num_groups: int = 1,
           mode: BalanceMode = BalanceMode.BEST) -> Placement:
     """Places the experts of each layer: loads [layers][experts] say how many tokens choose each."""
-    if len(loads) == 0 or any(len(row) != len(loads[0]) for row in loads):
-        raise InvalidArgumentError("loads must be [layers][experts], with a layer or more")
-    num_layers, num_experts = len(loads), len(loads[0])
+    num_layers, num_experts = _shape(loads)
     config = abi.BalanceConfig(num_layers=num_layers, num_experts=num_experts,
                                num_replicas=num_replicas, num_ranks=num_ranks,
                                num_nodes=num_nodes, num_groups=num_groups, mode=mode)
-    flat = (ctypes.c_float * (num_layers * num_experts))(
-        *(float(load) for row in loads for load in row))
     experts = (ctypes.c_int32 * max(1, num_layers * num_replicas))()
     imbalance = (ctypes.c_float * num_layers)()
-    check(lib.weft_balance_place(ctypes.byref(config), flat, experts, imbalance))
+    check(lib.weft_balance_place(ctypes.byref(config), _loads(loads), experts, imbalance))
     return Placement(_rows(experts, num_layers), list(imbalance), num_experts, num_ranks,
                      num_nodes)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A placement for one step. experts [layers][replicas]: the expert of each replica, also of
+    copies; -1: a replica that has stayed spare. granules [layers][experts * BALANCE_GRANULES]: the
+    replica that serves each granule of each expert's tokens. imbalance [layers]: the load of the
+    busiest rank over the mean."""
+
+    experts: list[list[int]]
+    granules: list[list[int]]
+    imbalance: list[float]
+
+
+def fill(loads: Sequence[Sequence[float]], experts: Sequence[Sequence[int]], num_ranks: int, *,
+         target_imbalance: float = 0) -> Filled:
+    """Copies of experts for one step: loads [layers][experts] say how many tokens of the step
+    choose each. experts [layers][replicas] has the expert of each replica; -1: a spare one, which
+    may get a copy. Ranks get at most target_imbalance times the mean, 1.01 if it is 0, as far as
+    there is room."""
+    num_layers, num_experts = _shape(loads)
+    if len(experts) != num_layers or any(len(row) != len(experts[0]) for row in experts):
+        raise InvalidArgumentError(f"experts must be [{num_layers}][replicas]")
+    config = abi.BalanceConfig(num_layers=num_layers, num_experts=num_experts,
+                               num_replicas=len(experts[0]), num_ranks=num_ranks,
+                               target_imbalance=target_imbalance)
+    filled = _numbers(experts)
+    granules = (ctypes.c_int32 * (num_layers * num_experts * abi.BALANCE_GRANULES))()
+    imbalance = (ctypes.c_float * num_layers)()
+    check(lib.weft_balance_fill(ctypes.byref(config), _loads(loads), filled, granules, imbalance))
+    return Filled(_rows(filled, num_layers), _rows(granules, num_layers), list(imbalance))

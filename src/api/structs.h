@@ -21,7 +21,7 @@
     X(weft_heap_info, page_bytes)                                                                  \
     X(weft_stats, waited_ns)                                                                       \
     X(weft_peer_stats, late_ns)                                                                    \
-    X(weft_balance_config, reserved)                                                               \
+    X(weft_balance_config, target_imbalance)                                                       \
     X(weft_expert_move, reserved)                                                                  \
     X(weft_slowest, call)                                                                          \
     X(weft_rma_args, reserved)                                                                     \
@@ -46,6 +46,8 @@
     X(weft_ep_combine_args, reserved)                                                              \
     X(weft_ep_expand_args, num_blocks)                                                             \
     X(weft_ep_reduce_args, reserved)                                                               \
+    X(weft_ep_replicas_args, num_experts)                                                          \
+    X(weft_ep_copies_args, staging_bytes)                                                          \
     X(weft_ep_size_args, with_src_token)                                                           \
     X(weft_ep_sizes, sum_bytes)                                                                    \
     X(weft_ll_config, missing_ms)                                                                  \

@@ -35,7 +35,11 @@ static weft_result read_config(const weft_balance_config *given, weft_balance_co
                                WEFT_BALANCE_EPLB, "mode"));
     WEFT__TRY(check_multiple(config->num_experts, "num_experts", config->num_groups, "num_groups"));
     WEFT__TRY(check_multiple(config->num_replicas, "num_replicas", config->num_ranks, "num_ranks"));
-    WEFT__TRY(weft__check_unused((uint64_t)config->reserved, "reserved"));
+    if (!(config->target_imbalance >= 1 || config->target_imbalance == 0))
+        return weft__invalid("target_imbalance is %g, must be 1 or more, or 0",
+                             (double)config->target_imbalance);
+    if (config->target_imbalance == 0)
+        config->target_imbalance = 1.01f;
     return check_multiple(config->num_ranks, "num_ranks", config->num_nodes, "num_nodes");
 }
 
@@ -91,16 +95,20 @@ weft_result weft_balance_place(const weft_balance_config *given, const float *lo
     return WEFT_OK;
 }
 
-/* Each replica is of an expert, and each expert has one. */
-static weft_result check_layer(const weft_balance_config *config, const int32_t *experts,
-                               const char *name, int32_t layer, int32_t *num_copies)
+enum spare { NONE_IS_SPARE = 0, SOME_ARE_SPARE = -1 }; /* the least that a replica may be */
+
+/* Each replica is of an expert, or spare, and each expert has one. */
+static weft_result check_layer(const weft_balance_config *config, enum spare spare,
+                               const int32_t *experts, const char *name, int32_t layer,
+                               int32_t *num_copies)
 {
     memset(num_copies, 0, (size_t)config->num_experts * sizeof(*num_copies));
     for (int32_t i = 0; i < config->num_replicas; i++) {
-        if (experts[i] < 0 || experts[i] >= config->num_experts)
-            return weft__invalid("%s[%d][%d] is %d, allowed are 0..%d", name, layer, i, experts[i],
-                                 config->num_experts - 1);
-        num_copies[experts[i]]++;
+        if (experts[i] < (int32_t)spare || experts[i] >= config->num_experts)
+            return weft__invalid("%s[%d][%d] is %d, allowed are %d..%d", name, layer, i, experts[i],
+                                 (int32_t)spare, config->num_experts - 1);
+        if (experts[i] >= 0)
+            num_copies[experts[i]]++;
     }
     for (int32_t expert = 0; expert < config->num_experts; expert++)
         if (num_copies[expert] == 0)
@@ -109,16 +117,16 @@ static weft_result check_layer(const weft_balance_config *config, const int32_t 
     return WEFT_OK;
 }
 
-static weft_result check_placement(const weft_balance_config *config, int32_t num_layers,
-                                   const int32_t *experts, const char *name)
+static weft_result check_placement(const weft_balance_config *config, enum spare spare,
+                                   int32_t num_layers, const int32_t *experts, const char *name)
 {
     WEFT__TRY(weft__check_array(experts, num_layers, name));
     int32_t *num_copies = malloc((size_t)config->num_experts * sizeof(*num_copies));
     WEFT__CHECK_MEMORY(num_copies, "no memory for %d experts", config->num_experts);
     weft_result result = WEFT_OK;
     for (int32_t layer = 0; result == WEFT_OK && layer < num_layers; layer++)
-        result = check_layer(config, experts + (int64_t)layer * config->num_replicas, name, layer,
-                             num_copies);
+        result = check_layer(config, spare, experts + (int64_t)layer * config->num_replicas, name,
+                             layer, num_copies);
     free(num_copies);
     return result;
 }
@@ -128,7 +136,7 @@ weft_result weft_balance_ranks(const weft_balance_config *given, const int32_t *
 {
     weft_balance_config config;
     WEFT__TRY(read_config(given, &config));
-    WEFT__TRY(check_placement(&config, 1, experts, "experts"));
+    WEFT__TRY(check_placement(&config, NONE_IS_SPARE, 1, experts, "experts"));
     WEFT__TRY(weft__check_not_null(expert_offsets, "expert_offsets"));
     WEFT__TRY(weft__check_not_null(expert_ranks, "expert_ranks"));
     const int32_t rank_replicas = config.num_replicas / config.num_ranks;
@@ -143,6 +151,30 @@ weft_result weft_balance_ranks(const weft_balance_config *given, const int32_t *
         }
     }
     expert_offsets[config.num_experts] = num_entries;
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- copies */
+
+weft_result weft_balance_fill(const weft_balance_config *given, const float *loads,
+                              int32_t *experts, int32_t *granules, float *imbalance)
+{
+    weft_balance_config config;
+    struct weft__balance_work *work;
+    WEFT__TRY(read_config(given, &config));
+    WEFT__TRY(check_loads(&config, loads));
+    WEFT__TRY(check_placement(&config, SOME_ARE_SPARE, config.num_layers, experts, "experts"));
+    WEFT__TRY(weft__check_array(granules, config.num_layers, "granules"));
+    WEFT__TRY(create_work(&config, 1, 1, WEFT__BALANCE_TO_PLACE, &work));
+    for (int32_t layer = 0; layer < config.num_layers; layer++) {
+        const int64_t first = (int64_t)layer * config.num_experts;
+        const float reached = weft__balance_fill(work, loads + first, config.target_imbalance,
+                                                 experts + (int64_t)layer * config.num_replicas,
+                                                 granules + first * WEFT_BALANCE_GRANULES);
+        if (imbalance != NULL)
+            imbalance[layer] = reached;
+    }
+    weft__balance_work_destroy(work);
     return WEFT_OK;
 }
 
@@ -177,8 +209,8 @@ weft_result weft_balance_moves(const weft_balance_config *given, const int32_t *
     struct weft__balance_work *work;
     struct moves told = {.given = moves, .max_moves = max_moves};
     WEFT__TRY(read_config(given, &config));
-    WEFT__TRY(check_placement(&config, config.num_layers, from, "from"));
-    WEFT__TRY(check_placement(&config, config.num_layers, to, "to"));
+    WEFT__TRY(check_placement(&config, NONE_IS_SPARE, config.num_layers, from, "from"));
+    WEFT__TRY(check_placement(&config, NONE_IS_SPARE, config.num_layers, to, "to"));
     WEFT__TRY(weft__check_range((int64_t)config.num_layers * config.num_replicas, 0, INT32_MAX,
                                 "num_layers * num_replicas"));
     WEFT__TRY(weft__check_range(max_moves, 0, INT32_MAX, "max_moves"));

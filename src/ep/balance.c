@@ -285,10 +285,11 @@ struct weft__balance_work *weft__balance_work_create(const struct weft__balance 
                                  ? (size_t)balance->num_ranks * (size_t)balance->num_ranks
                                  : 0;
     struct weft__balance_work *work = calloc(1, sizeof(*work));
-    int32_t *memory = calloc(NUM_ARRAYS * num_elements + num_pairs, sizeof(*memory));
-    if (work == NULL || memory == NULL) {
+    double *rank_loads = calloc(1, num_elements * sizeof(*rank_loads) +
+                                       (NUM_ARRAYS * num_elements + num_pairs) * sizeof(int32_t));
+    if (work == NULL || rank_loads == NULL) {
         free(work);
-        free(memory);
+        free(rank_loads);
         return NULL;
     }
     int32_t **const numbers[] = {&work->group_slots, &work->node_experts, &work->num_copies,
@@ -298,7 +299,8 @@ struct weft__balance_work *weft__balance_work_create(const struct weft__balance 
     float **const loads[] = {&work->group_loads, &work->node_loads, &work->expert_loads,
                              &work->item_loads, &work->pack_loads};
     work->balance = *balance;
-    work->memory = memory;
+    work->rank_loads = rank_loads;
+    int32_t *memory = (int32_t *)(rank_loads + num_elements);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++, memory += num_elements)
         *numbers[i] = memory;
     for (size_t i = 0; i < sizeof(loads) / sizeof(*loads); i++, memory += num_elements)
@@ -309,6 +311,6 @@ struct weft__balance_work *weft__balance_work_create(const struct weft__balance 
 
 void weft__balance_work_destroy(struct weft__balance_work *work)
 {
-    free(work->memory);
+    free(work->rank_loads);
     free(work);
 }

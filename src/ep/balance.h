@@ -44,3 +44,9 @@ void weft__balance_align(struct weft__balance_work *work, const int32_t *from, i
  * Every expert is in `from`. */
 int32_t weft__balance_find_moves(struct weft__balance_work *work, const int32_t *from,
                                  const int32_t *to, weft_expert_move *moves);
+
+/* For one step: fills spare replicas (-1) of the layer with copies, until the imbalance is at
+ * most `target` or no copy helps, and deals each expert's granules out among its replicas. Returns
+ * the imbalance. */
+float weft__balance_fill(struct weft__balance_work *work, const float *loads, float target,
+                         int32_t *replicas, int32_t *granules);

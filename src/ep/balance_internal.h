@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by balance.c and expert_moves.c: what they work with. */
+/* Shared by balance.c, expert_moves.c and expert_copies.c: what they work with. */
 #pragma once
 
 #include "ep/balance.h"
@@ -15,7 +15,7 @@ struct packing {
 
 struct weft__balance_work {
     struct weft__balance balance;
-    int32_t *memory; /* of all that follows */
+    double *rank_loads; /* [num_ranks], and the memory of all that follows */
     /* The layer's. */
     int32_t *group_slots;
     float *group_loads, *node_loads;

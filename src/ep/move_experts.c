@@ -3,14 +3,12 @@
 
 #include "launch/one_sided_host.h"
 
-enum distance { HERE, SAME_NODE, OTHER_NODE };
-
-static enum distance distance_of(const weft_comm *comm, int32_t rank)
+enum weft__distance weft__distance_of(const weft_comm *comm, int32_t rank)
 {
     const int32_t *node_of_rank = comm->topology.node_of_rank;
     if (rank == comm->rank)
-        return HERE;
-    return node_of_rank[rank] == node_of_rank[comm->rank] ? SAME_NODE : OTHER_NODE;
+        return WEFT__HERE;
+    return node_of_rank[rank] == node_of_rank[comm->rank] ? WEFT__SAME_NODE : WEFT__OTHER_NODE;
 }
 
 /* The placement's entry from which this rank gets the expert: the nearest. Ranks begin their search
@@ -23,8 +21,8 @@ static int32_t find_source(const weft_comm *comm, const struct weft__placement *
     int32_t nearest = begin + comm->rank % num_replicas;
     for (int32_t i = 1; i < num_replicas; i++) {
         const int32_t entry = begin + (comm->rank + i) % num_replicas;
-        if (distance_of(comm, placement->entry_ranks[entry]) <
-            distance_of(comm, placement->entry_ranks[nearest]))
+        if (weft__distance_of(comm, placement->entry_ranks[entry]) <
+            weft__distance_of(comm, placement->entry_ranks[nearest]))
             nearest = entry;
     }
     return nearest;

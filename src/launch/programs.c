@@ -23,6 +23,8 @@ static enum weft__meeting meeting_of(enum wp_program program)
     case WP_PROGRAM_place_choices:
     case WP_PROGRAM_expand_rows:
     case WP_PROGRAM_reduce_rows:
+    case WP_PROGRAM_choose_replicas:
+    case WP_PROGRAM_add_copies:
     case WP_PROGRAM_copy:
     case WP_PROGRAM_premultiply:
     case WP_PROGRAM_quantise:

@@ -13,6 +13,8 @@
     X(place_choices)                                                                               \
     X(expand_rows)                                                                                 \
     X(reduce_rows)                                                                                 \
+    X(choose_replicas)                                                                             \
+    X(add_copies)                                                                                  \
     X(barrier)                                                                                     \
     X(internode_notify)                                                                            \
     X(internode_dispatch)                                                                          \

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import weft
-from weft.balance import BalanceMode, MoveDistance, place
+from weft.balance import BalanceMode, MoveDistance, fill, place
 
 HERE = Path(__file__).resolve().parent
 
@@ -169,3 +169,105 @@ def test_placements_that_lack_an_expert():
 
 def test_no_load_is_balanced():
     assert place([[0, 0, 0, 0]], 8, 4).imbalance == [1.0]
+
+
+GRANULES = weft.abi.BALANCE_GRANULES
+
+
+def with_spare(num_experts, num_ranks, num_spare):
+    """The default placement of experts; each rank has spare replicas behind its own."""
+    share = num_experts // num_ranks
+    return [expert for rank in range(num_ranks)
+            for expert in [*range(rank * share, (rank + 1) * share), *[-1] * num_spare]]
+
+
+def check_filled(loads, base, filled, num_ranks):
+    """Returns how many copies there are, and the largest granule. Granules go to replicas of their
+    expert; what was there has stayed; copies serve; no rank has two of an expert."""
+    length = len(base) // num_ranks
+    ranks = [0.0] * num_ranks
+    for i, replica in enumerate(filled.granules[0]):
+        assert filled.experts[0][replica] == i // GRANULES
+        ranks[replica // length] += loads[i // GRANULES] / GRANULES
+    for replica, (before, after) in enumerate(zip(base, filled.experts[0])):
+        assert after == before or before == -1
+        assert before == after or replica in filled.granules[0]
+    for first in range(0, len(base), length):
+        placed = [expert for expert in filled.experts[0][first:first + length] if expert >= 0]
+        assert len(placed) == len(set(placed))
+    mean = sum(loads) / num_ranks
+    assert filled.imbalance[0] == pytest.approx(max(ranks) / mean, rel=1e-5)
+    return sum(a != b for a, b in zip(base, filled.experts[0])), max(loads) / GRANULES / mean
+
+
+def test_fill_keeps_its_rules():
+    drawn = random.Random(2)
+    for _ in range(300):
+        num_ranks = drawn.randint(1, 12)
+        share, num_spare = drawn.randint(1, 6), drawn.randint(0, 3)
+        base = with_spare(num_ranks * share, num_ranks, num_spare)
+        loads = [float(int(drawn.paretovariate(1.2))) for _ in range(num_ranks * share)]
+        target = drawn.choice([0, 1, 1.2])
+        filled = fill([loads], [base], num_ranks, target_imbalance=target)
+        num_copies, granule = check_filled(loads, base, filled, num_ranks)
+        before = fill([loads], [base], num_ranks, target_imbalance=1e6)
+        assert before.experts == [base] and filled.imbalance <= before.imbalance
+        if num_copies < num_ranks * num_spare and num_spare >= share * num_ranks:
+            assert filled.imbalance[0] <= max(target, 1.01) + granule
+        assert filled == fill([loads], [base], num_ranks, target_imbalance=target)
+
+
+def test_fill_shares_what_is_there():
+    """Two replicas of an expert have half of its granules each, and need no copy."""
+    assert fill([[8, 8]], [[0, 0, 1, -1]], 2).granules == [[0] * 8 + [1] * 8 + [2] * 16]
+    filled = fill([[8, 4]], [[0, -1, 1, 0]], 2)  # both have expert 0: 6 and 6
+    assert filled.experts == [[0, -1, 1, 0]] and filled.imbalance == [1.0]
+    assert filled.granules[0].count(0) == 12 and filled.granules[0].count(3) == 4
+
+
+def test_fill_gives_no_rank_more_than_its_share_and_a_granule():
+    """With a spare replica for each expert there is always room."""
+    drawn = random.Random(3)
+    for _ in range(100):
+        num_ranks, share = drawn.randint(2, 8), drawn.randint(1, 4)
+        base = with_spare(num_ranks * share, num_ranks, num_ranks * share)
+        loads = [drawn.expovariate(1) ** 3 for _ in range(num_ranks * share)]
+        filled = fill([loads], [base], num_ranks, target_imbalance=1)
+        _, granule = check_filled(loads, base, filled, num_ranks)
+        assert filled.imbalance[0] <= 1 + granule + 1e-5
+
+
+def test_fill_evens_real_traces():
+    path = HERE.parents[2] / "shared/data/dsv2lite-esft.loads.txt"
+    if not path.exists():
+        pytest.skip("the traces are not there")
+    texts = collections.defaultdict(list)
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            name, _, *loads = line.split()
+            texts[name].append([float(load) for load in loads])
+    for num_ranks in (4, 8, 16, 32):
+        for layers in texts.values():
+            base = [with_spare(64, num_ranks, 2)] * len(layers)
+            imbalance = fill(layers, base, num_ranks).imbalance
+            assert statistics.median(imbalance) <= 1.05 and max(imbalance) <= 1.15
+
+
+@pytest.mark.parametrize("text, arguments", [
+    (r"experts\[0\]\[2\] is 2, allowed are -1..1", dict(experts=[[0, 1, 2, -1]])),
+    (r"experts\[0\]\[3\] is -2, allowed are -1..1", dict(experts=[[0, 1, -1, -2]])),
+    (r"experts\[0\] has no replica of expert 1", dict(experts=[[0, 0, -1, -1]])),
+    ("target_imbalance is 0.5, must be 1 or more, or 0", dict(target_imbalance=0.5)),
+    ("target_imbalance is nan", dict(target_imbalance=float("nan"))),
+    ("num_replicas is 4, must be a multiple of num_ranks = 3", dict(num_ranks=3)),
+    (r"loads\[0\]\[1\] is -1", dict(loads=[[1, -1]])),
+    (r"experts must be \[1\]\[replicas\]", dict(experts=[])),
+])
+def test_fill_refuses(text, arguments):
+    given = {"loads": [[1, 2]], "experts": [[0, -1, 1, -1]], "num_ranks": 2, **arguments}
+    with pytest.raises(weft.InvalidArgumentError, match=text):
+        fill(**given)
+
+
+def test_no_load_needs_no_copies():
+    assert fill([[0, 0]], [[0, -1, 1, -1]], 2).experts == [[0, -1, 1, -1]]

@@ -12,6 +12,7 @@ import torch  # noqa: E402
 
 from . import utils  # noqa: E402
 from .buffer import Buffer  # noqa: E402
+from .buffers.copies import BufferAllocator  # noqa: E402
 from .buffers.elastic import ElasticBuffer, EPHandle  # noqa: E402
 from .buffers.ep import EPBuffer  # noqa: E402
 from .config import Config  # noqa: E402
@@ -22,12 +23,12 @@ from .utils.envs import get_logical_domain_size, get_physical_domain_size  # noq
 topk_idx_t = torch.int64
 __version__ = "2.1.0"  # of DeepEP, whose interface this is
 
-__all__ = ["Buffer", "Config", "EPBuffer", "EPHandle", "ElasticBuffer", "EventHandle",
-           "EventOverlap", "HybridEPBuffer", "get_logical_domain_size",
+__all__ = ["Buffer", "BufferAllocator", "Config", "EPBuffer", "EPHandle", "ElasticBuffer",
+           "EventHandle", "EventOverlap", "HybridEPBuffer", "get_logical_domain_size",
            "get_physical_domain_size", "topk_idx_t", "utils"]
 
 # Classes of DeepEP 2.5.
-_NOT_THERE = ("BucketBuffer", "BufferAllocator", "EngramBuffer", "PPBuffer")
+_NOT_THERE = ("BucketBuffer", "EngramBuffer", "PPBuffer")
 
 
 def __getattr__(name: str) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import weft
 from weft.eager import eager_methods
 
 from ..events import EventOverlap
+from .copies import ExpertCopies
 from .elastic import ElasticBuffer
 
 
@@ -24,9 +24,9 @@ class Deferred(EventOverlap):
 
 
 @eager_methods
-class EPBuffer(ElasticBuffer):
-    """As ElasticBuffer, with what 2.5 has changed: a handle shares topk_idx, and the end of an
-    operation may be deferred. Redundant experts are not moved."""
+class EPBuffer(ExpertCopies, ElasticBuffer):
+    """As ElasticBuffer, with what 2.5 has changed: a handle shares topk_idx, the end of an
+    operation may be deferred, and redundant experts get their weights from their owners."""
 
     def __init__(self, group: Any, num_bytes: int | None = None, num_max_tokens_per_rank: int = 0,
                  hidden: int = 0, num_topk: int = 0, use_fp8_dispatch: bool = False,
@@ -35,15 +35,12 @@ class EPBuffer(ElasticBuffer):
                  prefer_overlap_with_compute: bool = True, sl_idx: int | None = None,
                  num_allocated_qps: int = 0, num_cpu_timeout_secs: int = 300,
                  num_gpu_timeout_secs: int = 100, explicitly_destroy: bool = False) -> None:
-        if lb_allocation_plan_or_num_bytes:
-            raise weft.UnsupportedError(
-                "lb_allocation_plan_or_num_bytes: weft's EPBuffer does not move redundant experts; "
-                "it must be 0")
         super().__init__(
             group, num_bytes, 0, num_max_tokens_per_rank, hidden, num_topk, use_fp8_dispatch,
             deterministic, allow_hybrid_mode, allow_multiple_reduction,
             prefer_overlap_with_compute, sl_idx or 0, num_allocated_qps, num_cpu_timeout_secs,
             num_gpu_timeout_secs, explicitly_destroy)
+        self._open_copies(lb_allocation_plan_or_num_bytes)
 
     def barrier(self, wait_comm_stream: bool = True, with_cpu_sync: bool = False,
                 sequential: bool = True) -> None:
