@@ -169,8 +169,8 @@ static weft_result give_up(struct weft__wire *wire, weft_result result, int32_t 
     return weft__error(result, "%s", notice.text);
 }
 
-/* What is watched has failed: that is the reason, and no rank of this meeting is the culprit,
- * perhaps. */
+/* If the watched communicator has failed, that is the reason. The culprit is perhaps no rank of
+ * this meeting. */
 static weft_result stop_waiting(const struct meeting *meeting, struct weft__wire *wire)
 {
     const weft_result watched = weft__watch_check(&meeting->watch);
