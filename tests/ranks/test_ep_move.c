@@ -82,14 +82,14 @@ static int check(struct seat *seat, const weft_ep *ep, int round, int which)
         unsigned char *contents = seat->contents[which][plane];
         CHECK_OK(weft_memory_copy(seat->comm, contents, seat->weights[which][plane],
                                   NUM_EXPERTS * row_bytes[plane]));
-        for (uint64_t i = 0; i < NUM_EXPERTS * row_bytes[plane]; i++) {
-            const int32_t local = (int32_t)(i / row_bytes[plane]);
+        for (int32_t local = 0; local < NUM_EXPERTS; local++) {
+            const unsigned char *row = contents + (uint64_t)local * row_bytes[plane];
             const int32_t expert = weft_ep_global_expert(ep, rank, local);
             const int wanted =
                 local < num_local ? weight_of(expert, round, plane) : (int)NOT_WRITTEN;
-            CHECK(contents[i] == wanted, "round %d: plane %d, expert %d: byte %llu is %d, not %d",
-                  round, plane, expert, (unsigned long long)(i % row_bytes[plane]), contents[i],
-                  wanted);
+            for (uint64_t i = 0; i < row_bytes[plane]; i++)
+                CHECK(row[i] == wanted, "round %d: plane %d, expert %d: byte %llu is %d, not %d",
+                      round, plane, expert, (unsigned long long)i, row[i], wanted);
         }
     }
     return 0;
