@@ -153,7 +153,7 @@ static void make_move(struct filling *filling, struct granule_move move)
 {
     const int32_t count = count_replicas_of_rank(filling), expert = filling->replicas[move.from];
     const double moved = move.count * granule_of(filling, expert);
-    int32_t *granules = &filling->granules[expert * NUM_GRANULES];
+    int32_t *granules = filling->granules + (int64_t)expert * NUM_GRANULES;
     int32_t num_left = move.count;
     for (int32_t k = 0; num_left > 0; k++)
         if (granules[k] == move.from) {

@@ -14,6 +14,7 @@
 /* A rank owns some of its replicas, one expert each; the others may be copies. */
 enum { REPLICAS = 5, OWNED = 3, NUM_PLANES = 3, NUM_ROUNDS = 4, MOST_RANKS = 8 };
 enum { MOST_REPLICAS = REPLICAS * MOST_RANKS, MOST_ELEMENTS = 5001, STAGING_BYTES = 3 << 14 };
+enum { CONTENTS_BYTES = REPLICAS * MOST_ELEMENTS * 4 };
 static const uint64_t num_elements[NUM_PLANES] = {1, 36, MOST_ELEMENTS};
 
 struct seat {
@@ -94,7 +95,7 @@ static int open_seat(struct ranks_context *context, const weft_comm_config *conf
         CHECK_OK(weft_heap_alloc(seat->comm, REPLICAS * num_elements[plane] * sizeof(float),
                                  (void **)&seat->rows[plane]));
     CHECK_OK(weft_heap_alloc(seat->comm, STAGING_BYTES, &seat->staging));
-    seat->contents = malloc(REPLICAS * MOST_ELEMENTS * sizeof(float));
+    seat->contents = malloc(CONTENTS_BYTES);
     CHECK(seat->contents != NULL, "no memory");
     place(seat, 0);
     return 0;
@@ -194,8 +195,8 @@ static int fetch_round(struct seat *seat, int round)
 
 static float gradient_of(int round, int plane, int32_t replica, uint64_t element)
 {
-    struct rng rng = {
-        rng_key(rng_key((uint64_t)(round * NUM_PLANES + plane), (uint64_t)replica), element)};
+    struct rng rng = {rng_key(
+        rng_key((uint64_t)round * NUM_PLANES + (uint64_t)plane, (uint64_t)replica), element)};
     return ((float)rng_below(&rng, 1 << 16) - 30000.0f) / (float)(1 + rng_below(&rng, 1000));
 }
 
