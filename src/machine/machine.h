@@ -150,10 +150,9 @@
  *                       it is until the target tells, by a put of its own, that the bytes have
  *                       come; or until wp_remote_await, of one that must not be lost
  *   wp_remote_await   waits, as wp_wait does, until the access of a number, which is a flush or
- *                       must not be lost, and all such that this rank has posted before it, are
- *                       done: of a put the source has been read, of a get or fetch-add what was
- *                       asked for is here, of a flush all has come, as if the target had been told
- *                       of it
+ *                       must not be lost, is done: of a put the source has been read, of a get or
+ *                       fetch-add what was asked for is here, of a flush all has come, as if the
+ *                       target had been told of it. The number says nothing of other accesses
  *
  * Packets (packets.h), by all lanes of a warp together; of a row, packet i is the part of lane i %
  * WP_WARP_SIZE, in each of these, and a lane's part is done when the call returns. So a lane may
@@ -388,9 +387,17 @@ struct wp_failure {
 WP_FN struct wp_access wp_counted_put(int32_t rank, uint64_t source, uint64_t target,
                                       uint64_t num_bytes, uint64_t word)
 {
-    const struct wp_access put = {
-        WP_ACCESS_PUT_SIGNAL, rank, source, target, num_bytes, word, 1, WP_ACCESS_MAY_BE_LOST,
-        WP_ACCESS_AT_ONCE,    0};
+    const struct wp_access put = {WP_ACCESS_PUT_SIGNAL,
+                                  rank,
+                                  source,
+                                  target,
+                                  num_bytes,
+                                  word,
+                                  1,
+                                  WP_ACCESS_MAY_BE_LOST,
+                                  WP_ACCESS_AT_ONCE,
+                                  WP_ACCESS_ADDED_BY_NETWORK,
+                                  0};
     return put;
 }
 

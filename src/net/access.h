@@ -33,6 +33,10 @@ enum wp_access_loss {
  * message it may share. A host that goes on to other work sends it within a millisecond. */
 enum wp_access_start { WP_ACCESS_AT_ONCE, WP_ACCESS_WITH_THE_NEXT };
 
+/* Who adds to the word beside this rank's network. A NIC's adds are atomic among each other alone,
+ * so a NIC adds to no word that processors add to. */
+enum wp_access_adders { WP_ACCESS_ADDED_BY_NETWORK, WP_ACCESS_ADDED_BY_ALL };
+
 /* One cache line. */
 struct wp_access {
     enum wp_access_operation operation;
@@ -42,7 +46,8 @@ struct wp_access {
     uint64_t num_bytes; /* of a put or get */
     uint64_t word, add; /* of a signal or fetch-add: 64 bits there, aligned to 8 */
     enum wp_access_loss loss;
-    enum wp_access_start start;
+    enum wp_access_start start : 16;
+    enum wp_access_adders adders : 16;
     uint64_t ready; /* the queue's: number + 1, stored last, once the rest is there */
 };
 

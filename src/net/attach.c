@@ -41,10 +41,11 @@ static weft_result read_silence(uint32_t *silence_ms)
     return WEFT_OK;
 }
 
-/* The engine that a rank would take by itself. */
+/* The engine that a rank would take by itself, and who starts what programs send. */
 struct choice {
     char engine[ENGINE_BYTES];
     int32_t is_automatic;
+    int32_t initiator; /* enum weft__net_initiator */
 };
 
 /* Nobody sleeps where the host cannot access the heap. */
@@ -75,9 +76,23 @@ static weft_result choose(const struct weft__net_config *config, struct choice *
 {
     const char *engine = "";
     char reason[WEFT__NET_REASON_BYTES];
+    mine->initiator = config->initiator;
     mine->is_automatic = weft__net_is_automatic(config);
     WEFT__TRY(weft__net_choice(config, &engine, reason, sizeof(reason)));
     snprintf(mine->engine, sizeof(mine->engine), "%s", engine);
+    return WEFT_OK;
+}
+
+/* A queue of the host and a NIC keep different promises, so all ranks have the same. */
+static weft_result check_initiators(const weft_comm *comm, const struct choice *all)
+{
+    const char *const *words = weft__settings[WEFT__SETTING_NET_INITIATOR].words;
+    for (int32_t rank = 1; rank < comm->num_ranks; rank++)
+        if (all[rank].initiator != all[0].initiator)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree: WEFT_NET_INITIATOR is %s on rank 0 and %s on rank "
+                               "%d",
+                               words[all[0].initiator], words[all[rank].initiator], rank);
     return WEFT_OK;
 }
 
@@ -92,6 +107,7 @@ static weft_result settle_engine(weft_comm *comm, struct weft__net_config *confi
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         if (mine.is_automatic && strncmp(all[rank].engine, mine.engine, ENGINE_BYTES) != 0)
             config->engine = "tcp";
+    result = check_initiators(comm, all);
     free(all);
     return result;
 }
@@ -289,6 +305,7 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
                                                    .num_ranks = comm->num_ranks,
                                                    .num_slots = NUM_SLOTS,
                                                    .cores = weft__count_cores(comm),
+                                                   .nic = comm->network->nic,
                                                    .device_queue = memory->device_queue,
                                                    .num_device_slots = memory->num_device_slots,
                                                    .status = &comm->status,
@@ -299,6 +316,27 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
                                                    .context = comm};
     comm->network->device_queue = memory->device_queue;
     return weft__progress_start(&options, &comm->network->progress);
+}
+
+static weft_result make_nic(weft_comm *comm, const struct weft__net_memory *memory,
+                            enum weft__net_initiator initiator)
+{
+    char *heap = weft__heap_bases(comm->heap)[comm->rank];
+    weft_heap_info info;
+    if (initiator == WEFT__NET_BY_HOST)
+        return WEFT_OK;
+    if (memory->heap != NULL)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "WEFT_NET_INITIATOR is model; programs on GPUs do not post to it yet: "
+                           "it must be host, or the machine cpu");
+    weft__heap_query(comm->heap, &info);
+    const struct weft__nic_adapter_config config = {.net = comm->network->net,
+                                                    .rank = comm->rank,
+                                                    .num_ranks = comm->num_ranks,
+                                                    .heap = heap,
+                                                    .max_heap_bytes = info.max_bytes,
+                                                    .bell = weft__heap_bell(heap)};
+    return weft__nic_adapter_create(&config, &comm->network->nic);
 }
 
 /* UCX connects by its first messages, and ends a process whose peer dies meanwhile
@@ -347,12 +385,14 @@ static weft_result attach(weft_comm *comm, const struct weft__net_memory *memory
     WEFT__TRY(settle_engine(comm, &config));
     WEFT__TRY(weft__comm_agree(comm, open_net(comm, memory, &config), "open its network"));
     WEFT__TRY(connect_net(comm));
+    WEFT__TRY(weft__comm_agree(comm, make_nic(comm, memory, config.initiator),
+                               "make the queues of its NIC"));
     WEFT__TRY(weft__comm_agree(comm, start_progress(comm, memory), "run its network"));
     WEFT__TRY(weft__comm_agree(comm, greet_all(comm), "reach the ranks of other nodes"));
     WEFT__TRY(weft__comm_agree(
         comm, weft__progress_act(comm->network->progress, find_transports, comm->network),
         "use its network"));
-    if (memory->heap != NULL || !comm->network->has_writes)
+    if (memory->heap != NULL || (!comm->network->has_writes && comm->network->nic == NULL))
         return WEFT_OK;
     comm->heap_has_grown = weft__net_add_step;
     return weft__net_add_step(comm);
@@ -384,6 +424,7 @@ void weft__net_detach(weft_comm *comm)
         weft__progress_stop(network->progress);
     else if (network->net != NULL)
         weft__net_close(network->net);
+    weft__nic_adapter_destroy(network->nic);
     free(network);
     comm->network = NULL;
 }
@@ -438,12 +479,18 @@ weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info)
         snprintf(info->reason, sizeof(info->reason), "the communicator has one node");
         return WEFT_OK;
     }
-    const struct weft__net_counts counts = weft__net_counts(network->net);
+    struct weft__net_counts counts = weft__net_counts(network->net);
+    uint64_t num_posted = 0;
+    if (network->nic != NULL) {
+        const struct weft__nic_port *port = weft__nic_adapter_port(network->nic);
+        counts.num_bytes += __atomic_load_n(&port->num_put_bytes, __ATOMIC_RELAXED);
+        num_posted = __atomic_load_n(&port->num_puts, __ATOMIC_RELAXED);
+    }
     snprintf(info->engine, sizeof(info->engine), "%s", network->engine);
     snprintf(info->transport, sizeof(info->transport), "%s", network->transport);
     snprintf(info->reason, sizeof(info->reason), "%s", network->reason);
     info->sent_bytes = counts.num_bytes;
-    info->sent_messages = weft__progress_num_puts(network->progress);
+    info->sent_messages = weft__progress_num_puts(network->progress) + num_posted;
     info->sent_header_bytes = counts.num_header_bytes;
     return WEFT_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "comm/comm.h"
 #include "net/devices.h"
+#include "net/nic/adapter.h"
 #include "net/progress.h"
 
 /* Regions of a communicator's network. */
@@ -16,6 +17,7 @@ struct weft__network {
     struct weft__net *net; /* the progress thread's once there is one */
     struct weft__progress *progress;
     struct weft__work_queue *device_queue; /* NULL: none */
+    struct weft__nic_adapter *nic;         /* programs post to it; NULL: to the queues above */
     const char *engine;
     int has_writes;           /* the engine, on any rank: so all tell of their memory */
     uint32_t num_steps;       /* of region 0 that the engine knows, the same on all ranks */
@@ -68,8 +70,8 @@ weft_result weft__net_add_region(weft_comm *comm, const struct weft__net_part *p
 weft_result weft__net_add_staging(weft_comm *comm, void *memory, uint64_t num_bytes,
                                   uint64_t *place);
 /* Collective: makes what the heap, memory of the host, has more than at the last call a step of
- * region 0, so that the engine writes there. If a rank cannot register it, all log why, and there
- * it goes in messages, as without. Fails with the communicator only. */
+ * region 0, for writes by the engine and the NIC. If a rank cannot register it, all log why, and
+ * there it goes in messages, as without; but a NIC has none, and all fail. */
 weft_result weft__net_add_step(weft_comm *comm);
 /* This rank's part of the reverse, when nobody puts there any more. Nothing if it is no
  * region's. */

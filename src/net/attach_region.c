@@ -44,23 +44,37 @@ struct registration {
     const struct weft__net_part *part; /* NULL: a step of the heap */
     uint64_t begin, num_bytes;         /* of the step */
     uint32_t number;
-    struct weft__net_region_card own;
-    struct weft__net_region_card *all; /* [num_ranks] */
+    struct registered {
+        struct weft__net_region_card net;
+        struct weft__nic_key nic; /* of a step, if there is a NIC */
+    } own, *all;                  /* [num_ranks] */
 };
+
+/* The parts of others than the heap are on GPUs, whose programs post to no NIC yet. */
+static weft_result register_with_nic(struct registration *registration)
+{
+    struct weft__nic_adapter *nic = registration->comm->network->nic;
+    if (nic == NULL || registration->part != NULL)
+        return WEFT_OK;
+    return weft__nic_adapter_add_step(nic, registration->begin, registration->num_bytes,
+                                      &registration->own.nic);
+}
 
 static weft_result register_part(struct weft__net *net, void *context)
 {
     struct registration *registration = context;
     const struct weft__net_part *part = registration->part;
     char reason[WEFT__NET_REASON_BYTES];
-    const weft_result result =
+    weft_result result =
         part != NULL
             ? weft__net_reg(net, registration->number, part->memory, part->num_bytes, part->kind)
             : weft__net_reg_step(net, registration->number,
                                  weft__net_place(WEFT__NET_HEAP_REGION, registration->begin),
                                  registration->num_bytes);
+    if (result == WEFT_OK)
+        result = register_with_nic(registration);
     if (result == WEFT_OK) {
-        weft__net_tell_region(net, registration->number, &registration->own);
+        weft__net_tell_region(net, registration->number, &registration->own.net);
         return WEFT_OK;
     }
     snprintf(reason, sizeof(reason), "%s", weft__last_error());
@@ -75,8 +89,13 @@ static weft_result learn_all(struct weft__net *net, void *context)
     const int32_t *node_of_rank = comm->topology.node_of_rank;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         if (node_of_rank[rank] != node_of_rank[comm->rank])
-            WEFT__TRY(
-                weft__net_learn_region(net, rank, registration->number, &registration->all[rank]));
+            WEFT__TRY(weft__net_learn_region(net, rank, registration->number,
+                                             &registration->all[rank].net));
+    if (comm->network->nic == NULL || registration->part != NULL)
+        return WEFT_OK;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        weft__nic_adapter_learn_key(comm->network->nic, rank, &registration->all[rank].nic);
+    weft__nic_adapter_open_step(comm->network->nic);
     return WEFT_OK;
 }
 
@@ -147,8 +166,11 @@ weft_result weft__net_add_step(weft_comm *comm)
     const uint64_t begin = comm->network->heap_bytes;
     const uint64_t end = atomic_load(weft__heap_backed_bytes(comm->heap));
     comm->network->heap_bytes = end;
-    if (end == begin || introduce_step(comm, begin, end) == WEFT_OK)
+    if (end == begin)
         return WEFT_OK;
+    const weft_result result = introduce_step(comm, begin, end);
+    if (result == WEFT_OK || comm->network->nic != NULL)
+        return result;
     weft__log(WEFT__LOG_WARN, comm->rank,
               "puts to bytes %llu to %llu of the heap go in messages: %s",
               (unsigned long long)begin, (unsigned long long)end, weft__last_error());

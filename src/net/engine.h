@@ -19,7 +19,8 @@ enum weft__net_kind {
     WEFT__NET_FETCH_ADD = 7, /* to a word */
     /* Answers the get or the fetch-add with this number: bytes, and where they begin in the whole,
      * or the value. */
-    WEFT__NET_ANSWER = 8
+    WEFT__NET_ANSWER = 8,
+    WEFT__NET_PACKET = 9 /* between NICs */
 };
 
 #define WEFT__NET_NO_WORD UINT64_MAX

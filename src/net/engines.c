@@ -27,6 +27,11 @@ static weft_result choose_automatically(const struct weft__net_config *config,
                                         size_t reason_bytes)
 {
     char device[WEFT__NET_DEVICE_NAME_BYTES];
+    if (config->initiator == WEFT__NET_BY_MODEL) {
+        snprintf(reason, reason_bytes, "since it carries the packets of the model of a NIC");
+        *engine = &weft__net_tcp;
+        return WEFT_OK;
+    }
     const int has_rdma = weft__net_find_rdma("/sys", "/dev", device);
     *engine = &weft__net_ucx;
     if (config->demand == WEFT__NET_RDMA) {
@@ -46,10 +51,26 @@ static weft_result choose_automatically(const struct weft__net_config *config,
     return WEFT_OK;
 }
 
+static weft_result check_initiator(const struct weft__net_config *config)
+{
+    if (config->initiator == WEFT__NET_BY_GPU)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "WEFT_NET_INITIATOR is gpu; weft cannot make the queues of a NIC in "
+                           "memory of a GPU yet: it must be host or model");
+    if (config->initiator == WEFT__NET_BY_MODEL && !weft__net_is_automatic(config) &&
+        strcmp(config->engine, weft__net_tcp.name) != 0)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "WEFT_NET_INITIATOR is model, whose packets keep their order over "
+                           "engine tcp alone; WEFT_NET is %.32s",
+                           config->engine);
+    return WEFT_OK;
+}
+
 weft_result weft__net_choose(const struct weft__net_config *config,
                              const struct weft__net_engine **engine, char *reason,
                              size_t reason_bytes)
 {
+    WEFT__TRY(check_initiator(config));
     if (config->custom == NULL && weft__net_is_automatic(config))
         return choose_automatically(config, engine, reason, reason_bytes);
     snprintf(reason, reason_bytes, "as it was asked for");
@@ -74,14 +95,16 @@ weft_result weft__net_choice(const struct weft__net_config *config, const char *
 
 weft_result weft__net_read_settings(struct weft__net_config *config)
 {
-    int engine, demand, gpudirect;
+    int engine, demand, gpudirect, initiator;
     WEFT__TRY(weft__setting_word(WEFT__SETTING_NET, &engine));
     WEFT__TRY(weft__setting_word(WEFT__SETTING_NET_TRANSPORT, &demand));
     WEFT__TRY(weft__setting_word(WEFT__SETTING_NET_GPUDIRECT, &gpudirect));
+    WEFT__TRY(weft__setting_word(WEFT__SETTING_NET_INITIATOR, &initiator));
     config->engine = weft__settings[WEFT__SETTING_NET].words[engine];
     config->devices = weft__setting_text(WEFT__SETTING_NET_DEVICES);
     config->demand = (enum weft__net_demand)demand;
     config->gpudirect = (enum weft__net_gpudirect)gpudirect;
+    config->initiator = (enum weft__net_initiator)initiator;
     return WEFT_OK;
 }
 

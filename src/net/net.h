@@ -75,12 +75,20 @@ enum weft__net_gpudirect {
     WEFT__NET_GPUDIRECT_OFF
 };
 
+/* Who starts what programs send; in the order of the setting's words. */
+enum weft__net_initiator {
+    WEFT__NET_BY_HOST, /* a thread, which takes it from a queue */
+    WEFT__NET_BY_GPU,  /* the program, by queues of a NIC */
+    WEFT__NET_BY_MODEL /* the same with a model of the NIC, whose packets the net carries */
+};
+
 struct weft__net_config {
     const char *engine; /* "tcp", "ucx"; "auto" or NULL: as fits the host */
     int32_t rank, num_ranks;
     uint8_t secret[WEFT__NONCE_BYTES]; /* of the job, the same on all ranks */
     enum weft__net_demand demand;
     enum weft__net_gpudirect gpudirect;
+    enum weft__net_initiator initiator;
     const char *devices;    /* of the network, as the engine calls them; NULL: all that there are */
     const char *transports; /* likewise */
     uint32_t timeout_ms;    /* of connect, or until connections are made; 0: 30 s */
@@ -136,7 +144,7 @@ static inline int weft__net_is_done(const struct weft__net_request *request)
     return request->num_left == 0;
 }
 
-/* Engine, devices, demand and gpudirect, as the settings say (WEFT_NET ...). */
+/* Engine, devices, demand, gpudirect and initiator, as the settings say (WEFT_NET ...). */
 weft_result weft__net_read_settings(struct weft__net_config *config);
 
 /* Logs which engine it is, and why. */
@@ -228,6 +236,22 @@ int weft__net_can_share(const struct weft__net *net, const struct wp_access *acc
 /* The same of two that can; unordered with each other, as all put_signals. */
 weft_result weft__net_post_both(struct weft__net *net, const struct wp_access *access,
                                 const struct wp_access *other, struct weft__net_request *request);
+
+/* Packets between NICs (nic/adapter.h), which the net carries in the order of the engine: no
+ * numbers, no flush. */
+struct weft__net_packets {
+    void *context;
+    /* From progress and close. The bytes are the net's. Returns what is wrong with them, which
+     * fails the peer, or NULL. */
+    const char *(*take)(void *context, int32_t peer, const void *bytes, size_t num_bytes);
+};
+/* When connected: who takes those that come. */
+void weft__net_set_packets(struct weft__net *net, const struct weft__net_packets *packets);
+/* Copies the bytes, of one message. Returns 0 if the peer is gone, and lost. */
+int weft__net_send_packet(struct weft__net *net, int32_t peer, const void *bytes, size_t num_bytes);
+/* The word of the own heap, or WEFT__ANY_WORD, was added to by a packet: who sleeps hears of it
+ * before progress returns. */
+void weft__net_note_added(struct weft__net *net, uint64_t word);
 
 /* The number of events that were handled. */
 int weft__net_progress(struct weft__net *net);

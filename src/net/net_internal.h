@@ -90,6 +90,7 @@ struct weft__net {
     uint64_t num_unsent, num_to_be_dropped, num_strangers;
     /* In region 0, around all words that were added to since the bell was rung; end 0: none. */
     uint64_t added_begin, added_end;
+    struct weft__net_packets packets;
     int32_t num_without_rdma;            /* peers */
     char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
     char transport[WEFT__NET_TRANSPORT_BYTES];

@@ -58,7 +58,7 @@ static void nap(struct weft__progress *progress)
 {
     const struct timespec longest = {.tv_nsec = NAP_NS};
     atomic_store(&progress->thread_state, WEFT__THREAD_NAPS);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with those of ring and hand_back */
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with those of progress_ring and hand_back */
     while (!is_needed(progress) && atomic_exchange(&progress->is_driven, 0))
         if (sleep_until_woken(progress, FOR_CALLS, &longest))
             break;
@@ -71,7 +71,7 @@ static void sleep_armed(struct weft__progress *progress)
     const struct timespec longest = longest_sleep(progress);
     pthread_mutex_lock(&progress->rounds);
     atomic_store(&progress->thread_state, WEFT__THREAD_SLEEPS);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with that of ring */
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with that of progress_ring */
     const int is_armed = !is_needed(progress) && !atomic_load(&progress->is_driven) &&
                          weft__net_arm(progress->net) == WEFT__NET_ARMED;
     pthread_mutex_unlock(&progress->rounds);
@@ -88,15 +88,22 @@ static int run_once(struct weft__progress *progress)
     return num_events;
 }
 
+void weft__progress_run(struct weft__progress *progress)
+{
+    (void)run_once(progress);
+}
+
 /* Work that is not done when the net is closed has failed. */
 static void end(struct weft__progress *progress)
 {
     const int64_t deadline_ns = weft__now_ns() + END_MS * WEFT__NS_PER_MS;
     const struct weft__status *status = progress->options.status;
     pthread_mutex_lock(&progress->rounds);
-    while (weft__progress_has_work(progress) && weft__now_ns() < deadline_ns) {
+    while ((weft__progress_has_work(progress) || !weft__progress_nic_is_idle(progress)) &&
+           weft__now_ns() < deadline_ns) {
         weft__progress_take(progress);
         weft__net_progress(progress->net);
+        weft__progress_step_nic(progress);
         weft__progress_complete(progress);
     }
     if (status != NULL && atomic_load(&status->result) != WEFT_OK)
@@ -219,7 +226,7 @@ static void wake_from(struct weft__progress *progress, uint32_t state)
 }
 
 /* After the store that the thread looks at before it sleeps. */
-static void ring(struct weft__progress *progress, enum weft__work_poster poster)
+void weft__progress_ring(struct weft__progress *progress, enum weft__work_poster poster)
 {
     atomic_thread_fence(memory_order_seq_cst);
     wake_from(progress, WEFT__THREAD_SLEEPS);
@@ -280,7 +287,7 @@ weft_result weft__progress_post(struct weft__progress *progress, const struct wp
         return weft__error(WEFT_ERROR_ABORTED, "the network is being closed");
     WEFT__TRY(reserve(progress, &own));
     write_slot(&queue->slots[own % progress->options.num_slots], access, own);
-    ring(progress, poster);
+    weft__progress_ring(progress, poster);
     if (number != NULL)
         *number = own;
     return WEFT_OK;

@@ -6,6 +6,7 @@
 #include "comm/failure/status.h"
 #include "comm/host/cores.h"
 #include "net/net.h"
+#include "net/nic/adapter.h"
 #include "net/work_queue.h"
 
 struct weft__progress;
@@ -23,6 +24,7 @@ struct weft__progress_options {
      * looks again after 50 us at most. NULL: none. */
     struct weft__work_queue *device_queue;
     uint32_t num_device_slots;
+    struct weft__nic_adapter *nic; /* moved on in the net's rounds; NULL: none */
     /* The communicator's, or NULL: a peer that it knows to be dead has failed here too. */
     const struct weft__status *status;
     /* Rung when num_completed of the queue has grown; NULL: nobody sleeps there. */
@@ -59,6 +61,11 @@ weft_result weft__progress_await(struct weft__progress *progress, uint64_t numbe
 void weft__progress_drive(struct weft__progress *progress);
 /* The same if something is posted that the thread, because it rests, does not see. */
 void weft__progress_drive_posted(struct weft__progress *progress);
+/* After a doorbell of the NIC. */
+void weft__progress_ring(struct weft__progress *progress, enum weft__work_poster poster);
+/* A round, as soon as the net has no other owner: failures that are known by now are told when it
+ * returns. */
+void weft__progress_run(struct weft__progress *progress);
 /* Does what only the owner of the net may, between two of its rounds. */
 weft_result weft__progress_act(struct weft__progress *progress,
                                weft_result (*act)(struct weft__net *net, void *context),

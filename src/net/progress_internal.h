@@ -38,6 +38,10 @@ struct weft__progress {
     char message[WEFT__ERROR_BYTES];
 };
 
+/* Without a NIC it is idle. */
+int weft__progress_nic_is_idle(const struct weft__progress *progress);
+int weft__progress_step_nic(struct weft__progress *progress);
+
 /* Whether something is posted that nobody has taken; from any thread. */
 int weft__progress_has_work(const struct weft__progress *progress);
 

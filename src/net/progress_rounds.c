@@ -53,6 +53,13 @@ static const struct wp_access *find_work(const struct weft__line *line, uint64_t
     return number - num_completed < line->num_slots ? weft__line_work(line, number) : NULL;
 }
 
+/* A flush of all that the host posts is behind what launches have posted to the NIC. */
+static int waits_for_nic(const struct weft__progress *progress, const struct wp_access *work)
+{
+    return work->operation == WP_ACCESS_FLUSH && work->rank == WEFT__NET_ALL_PEERS &&
+           !weft__progress_nic_is_idle(progress);
+}
+
 /* First of all: whoever has heard of it finds it counted. */
 static struct weft__under_way *note_work(struct weft__progress *progress, struct weft__line *line,
                                          uint64_t number, const struct wp_access *work)
@@ -69,7 +76,7 @@ static int take_next(struct weft__progress *progress, struct weft__line *line)
     struct weft__work_queue *queue = line->queue;
     const uint64_t number = atomic_load_explicit(&queue->num_taken, memory_order_relaxed);
     const struct wp_access *work = find_work(line, number);
-    if (work == NULL)
+    if (work == NULL || waits_for_nic(progress, work))
         return 0;
     const struct wp_access *other = find_work(line, number + 1);
     /* A credit by itself is as much work as the slot of rows behind it, but for the copies. */
@@ -152,7 +159,8 @@ static int complete_work(struct weft__progress *progress, struct weft__line *lin
 int weft__progress_has_work(const struct weft__progress *progress)
 {
     return weft__line_next_work(&progress->own) != NULL ||
-           weft__line_next_work(&progress->device) != NULL;
+           weft__line_next_work(&progress->device) != NULL ||
+           (progress->options.nic != NULL && weft__nic_adapter_is_rung(progress->options.nic));
 }
 
 /* Takes from a device what is there: at most as much as its queue has slots. */
@@ -216,6 +224,26 @@ static void tell_failures(struct weft__progress *progress)
     }
 }
 
+/* ---------------------------------------------------------------- the NIC */
+
+int weft__progress_nic_is_idle(const struct weft__progress *progress)
+{
+    return progress->options.nic == NULL || weft__nic_adapter_is_idle(progress->options.nic);
+}
+
+int weft__progress_step_nic(struct weft__progress *progress)
+{
+    struct weft__nic_failure failure;
+    if (progress->options.nic == NULL)
+        return 0;
+    const int num_events = weft__nic_adapter_step(progress->options.nic);
+    while (weft__nic_adapter_next_failure(progress->options.nic, &failure))
+        if (progress->options.on_failure != NULL)
+            progress->options.on_failure(progress->options.context, failure.peer, failure.result,
+                                         failure.message);
+    return num_events;
+}
+
 int weft__progress_round(struct weft__progress *progress)
 {
     int num_events = weft__progress_take(progress);
@@ -223,6 +251,7 @@ int weft__progress_round(struct weft__progress *progress)
     num_events += weft__net_progress(progress->net);
     /* In this order: who waits for a request to complete sees that its peer has failed. */
     tell_failures(progress);
+    num_events += weft__progress_step_nic(progress);
     num_events += weft__progress_complete(progress);
     atomic_fetch_add_explicit(&progress->num_rounds, 1, memory_order_relaxed);
     return num_events;

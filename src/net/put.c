@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The operations of net.h: checked, then made of messages and writes. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/host/error.h"
 #include "net/net_internal.h"
@@ -300,4 +301,33 @@ weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__ne
         if (net->peers[rank].state != WEFT__NET_NO_PEER)
             WEFT__TRY(weft__net_check_peer(net, rank));
     return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- packets */
+
+void weft__net_set_packets(struct weft__net *net, const struct weft__net_packets *packets)
+{
+    net->packets = *packets;
+}
+
+int weft__net_send_packet(struct weft__net *net, int32_t peer, const void *bytes, size_t num_bytes)
+{
+    if (net->peers[peer].state != WEFT__NET_CONNECTED)
+        return 0;
+    struct weft__net_operation *operation = weft__net_operation_new(net, peer, NULL);
+    void *copy = malloc(num_bytes);
+    if (operation == NULL || copy == NULL) {
+        weft__net_lose_memory(net, peer);
+        free(copy);
+        if (operation != NULL)
+            weft__net_done(operation, WEFT_ERROR_OUT_OF_MEMORY);
+        return 0;
+    }
+    memcpy(copy, bytes, num_bytes);
+    operation->header.kind = WEFT__NET_PACKET;
+    operation->header.num_bytes = num_bytes;
+    operation->payload = operation->staged = copy;
+    net->peers[peer].num_staged++;
+    weft__net_send(operation);
+    return 1;
 }

@@ -25,11 +25,12 @@ static const char *find_offence(const struct weft__net *net, const struct weft__
 {
     const int has_word = header->kind == WEFT__NET_SIGNAL || header->kind == WEFT__NET_FETCH_ADD ||
                          (header->kind == WEFT__NET_PUT && header->word != WEFT__NET_NO_WORD);
-    if (header->kind < WEFT__NET_PUT || header->kind > WEFT__NET_ANSWER)
+    if (header->kind < WEFT__NET_PUT || header->kind > WEFT__NET_PACKET)
         return "its kind is unknown";
     if (header->num_bytes != payload_bytes)
         return "its length is wrong";
-    if (header->kind != WEFT__NET_PUT && header->kind != WEFT__NET_ANSWER && payload_bytes != 0)
+    if (header->kind != WEFT__NET_PUT && header->kind != WEFT__NET_ANSWER &&
+        header->kind != WEFT__NET_PACKET && payload_bytes != 0)
         return "it has bytes";
     if ((header->kind == WEFT__NET_PUT && payload_bytes != 0 &&
          !weft__net_is_accessible(net, header->place, payload_bytes)) ||
@@ -183,6 +184,16 @@ static void take_leave(struct weft__net *net, int32_t rank)
     net->num_to_be_dropped++;
 }
 
+static void take_packet(struct weft__net *net, int32_t rank, const void *payload, size_t num_bytes)
+{
+    const struct weft__net_packets *packets = &net->packets;
+    const char *offence = packets->take != NULL
+                              ? packets->take(packets->context, rank, payload, num_bytes)
+                              : "there is no NIC here";
+    if (offence != NULL)
+        blame(net, rank, offence);
+}
+
 static void take_message(struct weft__net *net, int32_t rank, const struct weft__net_header *header,
                          const void *payload)
 {
@@ -206,6 +217,9 @@ static void take_message(struct weft__net *net, int32_t rank, const struct weft_
     case WEFT__NET_ANSWER:
         if (!weft__net_take_answer(net, rank, header, payload))
             blame(net, rank, "it answers what was not asked");
+        break;
+    case WEFT__NET_PACKET:
+        take_packet(net, rank, payload, header->num_bytes);
         break;
     default:
         take_ordered(net, rank, header);

@@ -265,12 +265,10 @@ static weft_result add(struct weft__net *net, int32_t rank, uint64_t word, uint6
     return WEFT_OK;
 }
 
-/* Words of other regions are any word. */
-static void note_added(struct weft__net *net, uint64_t word)
+void weft__net_note_added(struct weft__net *net, uint64_t word)
 {
-    const int is_in_heap = weft__net_region_of(word) == 0;
-    const uint64_t begin = is_in_heap ? weft__net_offset_of(word) : WEFT__ANY_WORD;
-    const uint64_t end = is_in_heap ? begin + sizeof(uint64_t) : UINT64_MAX;
+    const uint64_t begin = word;
+    const uint64_t end = word != WEFT__ANY_WORD ? begin + sizeof(uint64_t) : UINT64_MAX;
     if (net->added_end == 0 || begin < net->added_begin)
         net->added_begin = begin;
     if (end > net->added_end)
@@ -281,8 +279,10 @@ weft_result weft__net_add_to_word(struct weft__net *net, int32_t rank, uint64_t 
                                   uint64_t summand, uint64_t *before)
 {
     const weft_result result = add(net, rank, word, summand, before);
+    /* Words of other regions are any word. */
     if (result == WEFT_OK)
-        note_added(net, word);
+        weft__net_note_added(net, weft__net_region_of(word) == 0 ? weft__net_offset_of(word)
+                                                                 : WEFT__ANY_WORD);
     return result;
 }
 

@@ -23,6 +23,7 @@ struct client {
     int has_driven;      /* and has not handed the net back */
     int is_active;       /* posts or drives just now */
     uint64_t num_needed; /* posts that others must have taken, since it sleeps */
+    int needs_nic;       /* to hear its doorbell */
     int is_done;
 };
 
@@ -150,6 +151,8 @@ static int is_lost(enum sleep what)
             return 0;
         does_anybody_drive |= job.clients[i].has_driven;
         is_anything_needed |= job.clients[i].num_needed > progress_net_num_posted();
+        is_anything_needed |=
+            job.clients[i].needs_nic && weft__nic_adapter_is_rung(job.progress->options.nic);
     }
     return is_anything_needed || (what == FOR_CALLS && !does_anybody_drive);
 }
@@ -244,6 +247,23 @@ static void post_and_sleep(struct client *client)
     client->num_needed = 0;
 }
 
+static int is_heard(struct sim_fiber *fiber)
+{
+    (void)fiber;
+    return !weft__nic_adapter_is_rung(job.progress->options.nic);
+}
+
+static void ring_nic_and_sleep(struct client *client)
+{
+    hand_back(client);
+    client->is_active = client->needs_nic = 1;
+    progress_net_ring_nic();
+    weft__progress_ring(job.progress, WEFT__POSTER_WAITS);
+    client->is_active = 0;
+    sim_wait_until(is_heard, NULL, INT64_MAX);
+    client->needs_nic = 0;
+}
+
 static void post_and_drive(struct client *client)
 {
     uint64_t number = drive(client, POST_AND_POLL);
@@ -269,8 +289,8 @@ static void await_a_message(struct client *client)
 
 static void run_client(struct sim_fiber *fiber)
 {
-    static void (*const tasks[])(struct client *) = {post_and_sleep, post_and_drive, drive_and_work,
-                                                     await_a_message};
+    static void (*const tasks[])(struct client *) = {
+        post_and_sleep, ring_nic_and_sleep, post_and_drive, drive_and_work, await_a_message};
     struct client *client = fiber->argument;
     fiber->is_host = 1;
     for (int i = 0; i < NUM_TASKS; i++)
@@ -299,6 +319,7 @@ static int run_rank(int32_t rank, void *argument)
 {
     const struct weft__progress_options options = {
         .net = progress_net_open(),
+        .nic = progress_net_nic(),
         .num_ranks = 1,
         .num_slots = NUM_SLOTS,
         .cores = sim_random(2) == 0 ? WEFT__CORE_FOR_EACH_RANK : WEFT__TWO_CORES_FOR_EACH_RANK};

@@ -26,5 +26,8 @@ void progress_net_end(void);
 /* A message from outside, which sets *has_come when it is taken. */
 void progress_net_expect(int *has_come);
 int progress_net_is_readable(void);
+/* A NIC whose doorbell is a word. */
+struct weft__nic_adapter *progress_net_nic(void);
+void progress_net_ring_nic(void);
 /* Accesses that have been taken from the queue. */
 uint64_t progress_net_num_posted(void);

@@ -111,7 +111,8 @@ static void expect_blame(const char *offence, const struct weft__net_header *wro
 TEST(what_is_wrong_is_its_senders_failure)
 {
     BLAMED("kind", header.kind = 0);
-    BLAMED("kind", header.kind = 9);
+    BLAMED("kind", header.kind = 10);
+    BLAMED("no NIC", header.kind = WEFT__NET_PACKET);
     BLAMED("outside", header.place = weft__net_place(2, 0));
     BLAMED("outside", header.place = HEAP_BYTES - 31);
     BLAMED("outside", header.place = (UINT64_C(1) << WP_PLACE_OFFSET_BITS) - 16);

@@ -97,6 +97,12 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
          "of GPUs itself: off, on if it can, or auto, which is on where "
          "all ranks of other nodes are reached by RDMA",
          WORDS("auto", "on", "off")},
+    [WEFT__SETTING_NET_INITIATOR] =
+        {"WEFT_NET_INITIATOR", "host",
+         "who starts what programs send between nodes: host, a thread of the host; gpu, programs "
+         "by the queues of a NIC; or model, the same with a model of the NIC, for tests; the same "
+         "on all ranks",
+         WORDS("host", "gpu", "model")},
     [WEFT__SETTING_NET_LATENCY_US] =
         {"WEFT_NET_LATENCY_US", NULL,
          "how long a message takes from node to node, in microseconds: what the model of "

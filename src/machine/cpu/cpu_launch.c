@@ -9,6 +9,7 @@
 
 #include "comm/host/thread.h"
 #include "machine/cpu/cpu_launch_internal.h"
+#include "machine/cpu/nic_remote.h"
 
 static void destroy_fibers(struct weft__cpu_runner *runner)
 {
@@ -41,12 +42,20 @@ static void wait_for_word(struct weft__cpu_fiber *fiber, const void *word,
 
 uint64_t weft__cpu_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
-    uint64_t number;
+    struct weft__net_driver *net = &warp->launch->net;
+    const int is_for_nic = weft__cpu_nic_takes(weft__cpu_comm_of(warp), access);
+    enum weft__posted_for posted_for = WEFT__POSTED_FOR_ANOTHER;
+    uint64_t number = 0;
+    /* A flush is of both. */
+    if (!is_for_nic || access->operation == WP_ACCESS_FLUSH)
+        posted_for = weft__net_driver_post(net, access, &number);
+    if (is_for_nic) {
+        number = weft__cpu_nic_post(warp, access, number);
+        posted_for = weft__net_driver_ring(net, access);
+    }
     /* An access without bytes is not worth a turn, and may share a message with what is posted
      * next. */
-    if (weft__net_driver_post(&warp->launch->net, access, &number) ==
-            WEFT__POSTED_FOR_THIS_THREAD &&
-        access->num_bytes > 0)
+    if (posted_for == WEFT__POSTED_FOR_THIS_THREAD && access->num_bytes > 0)
         weft__fiber_yield(fiber_of(warp)->fiber); /* which goes on in the next round */
     return number;
 }

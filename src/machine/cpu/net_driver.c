@@ -11,23 +11,39 @@ static int is_driven_here(const struct weft__net_driver *driver)
            (driver->num_bytes < MUCH_BYTES || driver->cores < WEFT__TWO_CORES_FOR_EACH_RANK);
 }
 
-/* It is refused only while the network is being closed, when nobody may wait any more. */
-enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
-                                            const struct wp_access *access, uint64_t *number)
+/* Posts, or rings for what is posted elsewhere: `number` is NULL. */
+static enum weft__posted_for start(struct weft__net_driver *driver, const struct wp_access *access,
+                                   uint64_t *number)
 {
     struct weft__progress *progress = driver->comm->network->progress;
     const int was_driven_here = is_driven_here(driver);
-    *number = 0;
     driver->num_bytes += access->num_bytes;
     driver->has_posted |= access->start == WP_ACCESS_AT_ONCE;
-    (void)weft__progress_post(progress, access,
-                              is_driven_here(driver) ? WEFT__POSTER_DRIVES : WEFT__POSTER_WAITS,
-                              number);
+    const enum weft__work_poster poster =
+        is_driven_here(driver) ? WEFT__POSTER_DRIVES : WEFT__POSTER_WAITS;
+    if (number == NULL)
+        weft__progress_ring(progress, poster);
+    else
+        (void)weft__progress_post(progress, access, poster, number);
     if (is_driven_here(driver))
         return WEFT__POSTED_FOR_THIS_THREAD;
     if (was_driven_here)
         weft__progress_hand_back(progress);
     return WEFT__POSTED_FOR_ANOTHER;
+}
+
+/* It is refused only while the network is being closed, when nobody may wait any more. */
+enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
+                                            const struct wp_access *access, uint64_t *number)
+{
+    *number = 0;
+    return start(driver, access, number);
+}
+
+enum weft__posted_for weft__net_driver_ring(struct weft__net_driver *driver,
+                                            const struct wp_access *access)
+{
+    return start(driver, access, NULL);
 }
 
 /* Work that can wait goes with what is posted next, when the thread waits, or, by the progress

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model of an mlx5 NIC, for tests: there is no NIC where weft is developed. What drives it
- * gives it doorbells, and memory by loads and stores; the model gives back completions, and
+ * A model of an mlx5 NIC: there is no NIC where weft is developed. What drives it gives it
+ * doorbells, and memory by loads and stores; the model gives back completions, and
  * packets to other models.
  *
  * It does what hardware may do, drawn step by step: it hears doorbells late, sees a record newer
@@ -176,3 +176,5 @@ void weft__nic_model_respond(struct weft__nic_model *model, const struct weft__n
                              struct weft__nic_answer *answer);
 /* The answer comes to the initiator. */
 void weft__nic_model_answer(struct weft__nic_model *model, const struct weft__nic_answer *answer);
+/* The peer is dead: what was sent there and is not answered has failed. */
+void weft__nic_model_cut(struct weft__nic_model *model, uint32_t peer);

@@ -38,6 +38,7 @@ struct nic_entry {
     uint32_t sent, answered;
     uint64_t digests[NIC_PIECES]; /* of the source's bytes that were sent */
     int is_change_told;
+    uint32_t num_read_again;
 };
 
 struct nic_cq {

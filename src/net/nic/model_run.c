@@ -204,18 +204,22 @@ int weft__nic_send(struct weft__nic_model *model, struct nic_queue *queue)
     return 0;
 }
 
-/* Once more, as for a retry, though nothing was lost: the source must be what it was. */
+/* Once more, as for a retry, though nothing was lost: the source must be what it was until its
+ * piece is answered. Some times, or a target that is silent would keep the model busy. */
 int weft__nic_read_again(struct weft__nic_model *model, struct nic_queue *queue)
 {
-    enum { OF_DRAWS = 4 };
+    enum { OF_DRAWS = 4, MOST_OF_REQUEST = 64 };
     const uint32_t num_started = count_started(queue);
     if (num_started == 0 || nic_draw(model, OF_DRAWS) != 0)
         return 0;
     const uint64_t index = queue->done + nic_draw(model, num_started);
     struct nic_entry *entry = nic_entry_at(queue, index);
-    const int bit = has_source(entry) ? draw_bit(model, entry->sent) : -1;
+    const int bit = has_source(entry) && entry->num_read_again < MOST_OF_REQUEST
+                        ? draw_bit(model, entry->sent & ~entry->answered)
+                        : -1;
     if (bit < 0)
         return 0;
+    entry->num_read_again++;
     uint8_t bytes[WEFT__NIC_PIECE_BYTES];
     const struct piece piece = piece_at(entry, (uint32_t)bit);
     if (load_source(model, entry, &piece, bytes) == entry->digests[piece.number % NIC_PIECES] ||
@@ -242,16 +246,36 @@ void weft__nic_model_answer(struct weft__nic_model *model, const struct weft__ni
     const uint32_t bit = ticket->piece - entry->first_piece;
     if (bit >= NIC_PIECES || entry->answered >> bit & 1)
         return;
+    const struct piece piece = piece_at(entry, bit);
     if (answer->syndrome != WEFT__NIC_NO_SYNDROME) {
         fail_entry(queue, ticket->index, answer->syndrome, answer->vendor_syndrome);
         return;
     }
+    if (answer->num_bytes != (nic_is_ordered(entry) ? piece.num_bytes : 0)) {
+        fail_entry(queue, ticket->index, WEFT__NIC_BAD_RESPONSE, 0);
+        return;
+    }
     if (answer->num_bytes > 0)
-        nic_store(model, WEFT__NIC_STORE_TARGET,
-                  entry->command.data.address + piece_at(entry, bit).offset, answer->bytes,
-                  answer->num_bytes);
+        nic_store(model, WEFT__NIC_STORE_TARGET, entry->command.data.address + piece.offset,
+                  answer->bytes, answer->num_bytes);
     entry->answered |= 1u << bit;
     slide(entry);
     if (nic_is_ordered(entry) && nic_is_answered(entry))
         queue->num_reads--;
+}
+
+void weft__nic_model_cut(struct weft__nic_model *model, uint32_t peer)
+{
+    for (uint32_t i = 0; i < model->num_queues; i++) {
+        struct nic_queue *queue = model->queues[i];
+        if (queue->config.peer != peer || queue->has_failed)
+            continue;
+        for (uint64_t index = queue->done; index < queue->started; index++) {
+            const struct nic_entry *entry = nic_entry_at(queue, index);
+            if ((entry->sent & ~entry->answered) == 0)
+                continue;
+            fail_entry(queue, index, WEFT__NIC_RETRIES, 0);
+            break;
+        }
+    }
 }

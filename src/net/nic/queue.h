@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A send queue of an mlx5 NIC and its collapsed completion queue, as those who post see them. The
- * protocol is machine/nic_post.h. */
+/* An mlx5 NIC as those who post see it: the send queue and the collapsed completion queue of each
+ * peer, and the keys of memory. The protocol is machine/nic_post.h. */
 #pragma once
 
 #include "net/nic/wqe.h"
@@ -25,3 +25,34 @@ WEFT__NIC_FN uint32_t weft__nic_max_group(const struct weft__nic_queue *queue)
 {
     return queue->depth - queue->batch + 1;
 }
+
+/* To one peer. */
+struct weft__nic_channel {
+    struct weft__nic_queue queue;
+    uint64_t doorbell; /* the register, where the NIC is a model: what it has taken is 0 */
+    uint64_t num_news; /* raised (release) when the queue's words, or the CQE, have changed */
+    uint64_t
+        num_flushed; /* of the host's queue, by flushes: numbers below are to be awaited, too */
+    uint64_t kept;   /* units before it are of accesses that must not be lost, or done */
+};
+
+/* Where memory is that a key opens. */
+struct weft__nic_key {
+    uint64_t address;
+    uint32_t key; /* 0: nobody's, which the NIC refuses */
+};
+
+enum { WEFT__NIC_MAX_STEPS = 32 };
+
+/* Programs post with this. The heaps have grown by the same steps on all ranks. */
+struct weft__nic_port {
+    struct weft__nic_channel *channels; /* [num_ranks], those of peers */
+    struct weft__nic_key sink;          /* 8 bytes that nobody reads */
+    uint32_t num_steps;                 /* raised (release) when all ranks have the step */
+    struct weft__nic_step {
+        uint64_t begin, end; /* offsets in the heaps */
+        struct weft__nic_key own;
+    } steps[WEFT__NIC_MAX_STEPS];
+    struct weft__nic_key *peer_keys;  /* [num_ranks][WEFT__NIC_MAX_STEPS] */
+    uint64_t num_puts, num_put_bytes; /* that were posted, signals included */
+};

@@ -206,6 +206,7 @@ WP_FN void wp_ll_post(struct wp_warp *warp, const struct wp_low_latency *ll,
                                      put->add,
                                      WP_ACCESS_MAY_BE_LOST,
                                      start,
+                                     WP_ACCESS_ADDED_BY_NETWORK,
                                      0};
     wp_remote_post(warp, &access);
 }

@@ -41,6 +41,7 @@ WP_FN enum wp_status wp_access_remote(struct wp_warp *warp, const struct wp_acce
 {
     struct wp_access awaited = *access;
     awaited.loss = WP_ACCESS_MUST_NOT_BE_LOST;
+    awaited.adders = WP_ACCESS_ADDED_BY_ALL; /* ranks of the word's node do (mapped.h) */
     const uint64_t number = wp_remote_post(warp, &awaited);
     const int is_add_alone = access->operation == WP_ACCESS_PUT_SIGNAL && access->num_bytes == 0;
     const struct wp_wait_site site = {WP_PHASE_ACCESS, access->rank, number,
@@ -59,20 +60,37 @@ WP_FN enum wp_status wp_access_heap(struct wp_warp *warp, const struct wp_heaps 
     return WP_STATUS_OK;
 }
 
+WP_FN uint64_t wp_post_flush(struct wp_warp *warp, int32_t rank)
+{
+    const struct wp_access flush = {WP_ACCESS_FLUSH,
+                                    rank,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    WP_ACCESS_MAY_BE_LOST,
+                                    WP_ACCESS_AT_ONCE,
+                                    WP_ACCESS_ADDED_BY_NETWORK,
+                                    0};
+    return wp_remote_post(warp, &flush);
+}
+
 /* All accesses that this rank has posted, and the warp has made, are visible at their targets. */
 WP_FN enum wp_status wp_quiet(struct wp_warp *warp, const struct wp_heaps *heaps)
 {
-    uint64_t number = 0;
-    int32_t num_flushes = 0;
-    for (int32_t rank = 0; rank < heaps->num_ranks; rank++) {
-        const struct wp_access flush = {
-            WP_ACCESS_FLUSH, rank, 0, 0, 0, 0, 0, WP_ACCESS_MAY_BE_LOST, WP_ACCESS_AT_ONCE, 0};
-        if (heaps->bases[rank] != NULL)
-            continue;
-        number = wp_remote_post(warp, &flush);
-        num_flushes++;
+    enum { NUM_FLUSHES_AT_A_TIME = 16 };
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t rank = 0; rank < heaps->num_ranks && status == WP_STATUS_OK;) {
+        uint64_t numbers[NUM_FLUSHES_AT_A_TIME];
+        int32_t num_flushes = 0;
+        for (; rank < heaps->num_ranks && num_flushes < NUM_FLUSHES_AT_A_TIME; rank++)
+            if (heaps->bases[rank] == NULL)
+                numbers[num_flushes++] = wp_post_flush(warp, rank);
+        for (int32_t i = 0; i < num_flushes && status == WP_STATUS_OK; i++) {
+            const struct wp_wait_site site = {WP_PHASE_FLUSH, WP_NO_RANK, numbers[i], 1, 0};
+            status = wp_await_access(warp, numbers[i], &site);
+        }
     }
-    /* Its number is the last. */
-    const struct wp_wait_site site = {WP_PHASE_FLUSH, WP_NO_RANK, number, 1, 0};
-    return num_flushes > 0 ? wp_await_access(warp, number, &site) : WP_STATUS_OK;
+    return status;
 }

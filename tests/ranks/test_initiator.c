@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* The initiator of what programs send (WEFT_NET_INITIATOR): the ranks agree, one that there is not
+ * is refused, and queues of the model of a NIC carry all that operations send, through a heap that
+ * grows. */
+#include <stdlib.h>
+
+#include "harness/cmocka.h"
+#include "harness/machine.h"
+#include "harness/ranks.h"
+
+enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_STEPS = 3, STEP_BYTES = 3 << 20 };
+
+static weft_result open_comm(struct ranks_context *context, weft_comm **comm)
+{
+    return ranks_comm_create(context,
+                             WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES,
+                                       .heap_bytes = 1 << 20, .heap_max_bytes = 64 << 20),
+                             comm);
+}
+
+/* ---------------------------------------------------------------- refusals */
+
+struct refusal {
+    const char *name, *value; /* of the last rank, if it is another one */
+    const char *engine;
+    weft_result result;
+    const char *told, *others_are_told;
+};
+
+static int be_refused(struct ranks_context *context)
+{
+    const struct refusal *refusal = context->argument;
+    const int is_odd = context->rank == NUM_RANKS - 1;
+    weft_comm *comm;
+    setenv("WEFT_NET", refusal->engine, 1);
+    setenv("WEFT_NET_INITIATOR", is_odd ? refusal->value : refusal->name, 1);
+    CHECK_ERROR(open_comm(context, &comm), refusal->result,
+                is_odd ? refusal->told : refusal->others_are_told);
+    return 0;
+}
+
+#define REFUSED(test, ...)                                                                         \
+    TEST(test)                                                                                     \
+    {                                                                                              \
+        const struct refusal refusal = {__VA_ARGS__};                                              \
+        assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, be_refused, &refusal), 0);          \
+    }
+
+#define INITIATORS "WEFT_NET_INITIATOR is host on rank 0 and model on rank 3"
+#define LACKS      "WEFT_NET_INITIATOR is gpu; weft cannot make the queues of a NIC"
+REFUSED(ranks_must_have_the_same, "host", "model", "tcp", WEFT_ERROR_MISMATCH, INITIATORS,
+        INITIATORS)
+REFUSED(a_gpu_lacks_its_queues, "gpu", "gpu", "tcp", WEFT_ERROR_UNSUPPORTED, LACKS, LACKS)
+REFUSED(one_that_lacks_it_is_named, "host", "gpu", "tcp", WEFT_ERROR_UNSUPPORTED, LACKS,
+        "rank 3: WEFT_NET_INITIATOR is gpu")
+REFUSED(the_model_needs_an_order, "model", "model", "ucx", WEFT_ERROR_UNSUPPORTED,
+        "over engine tcp alone; WEFT_NET is ucx", "over engine tcp alone; WEFT_NET is ucx")
+
+/* ---------------------------------------------------------------- the model carries it */
+
+static int32_t partner_of(const struct ranks_context *context)
+{
+    return (context->rank + NUM_RANKS / NUM_NODES) % NUM_RANKS;
+}
+
+static unsigned char byte_of(int32_t rank, size_t i)
+{
+    return (unsigned char)(i * 7 + i / 253 + (size_t)rank * 31 + 1);
+}
+
+/* A row that is in several steps of the heap at both ends, each at another place. */
+static int put_over_steps(struct ranks_context *context, weft_comm *comm, weft_stream *stream)
+{
+    enum { ROW_BYTES = STEP_BYTES + STEP_BYTES / 2 };
+    unsigned char *rows = calloc(2, ROW_BYTES), *area = NULL;
+    void *first;
+    CHECK(rows != NULL, "no memory");
+    CHECK_OK(weft_heap_alloc(comm, STEP_BYTES, &first));
+    CHECK_OK(weft_heap_alloc(comm, 2 * ROW_BYTES, (void **)&area));
+    for (size_t i = 0; i < ROW_BYTES; i++)
+        rows[i] = byte_of(context->rank, i);
+    CHECK_OK(weft_memory_copy(comm, area, rows, ROW_BYTES));
+    CHECK_OK(weft_rma_put(comm,
+                          WEFT_ARGS(weft_rma_args, .dst = area + ROW_BYTES, .src = area,
+                                    .bytes = ROW_BYTES, .rank = partner_of(context)),
+                          stream));
+    CHECK_OK(weft_rma_quiet(comm, stream));
+    CHECK_OK(weft_stream_synchronize(stream));
+    CHECK_OK(weft_comm_host_barrier(comm));
+    CHECK_OK(weft_memory_copy(comm, rows, area + ROW_BYTES, ROW_BYTES));
+    for (size_t i = 0; i < ROW_BYTES; i++)
+        CHECK(rows[i] == byte_of(partner_of(context), i), "byte %zu is %d", i, rows[i]);
+    free(rows);
+    return 0;
+}
+
+static int see_what_is_sent(struct ranks_context *context)
+{
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_net_info info = WEFT_INIT(weft_net_info);
+    setenv("WEFT_NET_INITIATOR", "model", 1);
+    CHECK_OK(open_comm(context, &comm));
+    CHECK_OK(weft_stream_create(comm, &stream));
+    if (put_over_steps(context, comm, stream))
+        return 1;
+    CHECK_OK(weft_comm_barrier(comm, stream));
+    CHECK_OK(weft_stream_synchronize(stream));
+    CHECK_OK(weft_net_query(comm, &info));
+    /* Messages of the host have headers. */
+    CHECK(info.sent_header_bytes == 0 && info.sent_bytes > STEP_BYTES && info.sent_messages > 1,
+          "%llu messages with %llu bytes, %llu of headers", (unsigned long long)info.sent_messages,
+          (unsigned long long)info.sent_bytes, (unsigned long long)info.sent_header_bytes);
+    CHECK_OK(weft_stream_destroy(stream));
+    CHECK_OK(weft_comm_destroy(comm));
+    return 0;
+}
+
+TEST_ON_RANKS_AS(TEST(the_model_carries_what_is_sent), the_model_carries_what_is_sent,
+                 RANKS_PROCESSES, NUM_RANKS)
+{
+    return see_what_is_sent(context);
+}
