@@ -197,16 +197,17 @@ static void *abort_later(void *comm)
 static int give_up(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
+    const int aborts = victim_is_self(context);
     weft_comm *comm, *grown;
     pthread_t thread;
     if (begin(context, plan->victim, &comm))
         return 1;
-    if (victim_is_self(context))
+    if (aborts)
         CHECK(pthread_create(&thread, NULL, abort_later, comm) == 0, "no thread");
     if (context->rank < NUM_RANKS - 1)
         CHECK_ERROR(grow(context, comm, 0, 0, &grown), WEFT_ERROR_ABORTED,
                     "rank 1 called weft_comm_abort");
-    if (victim_is_self(context))
+    if (aborts)
         pthread_join(thread, NULL);
     return end(comm);
 }
