@@ -46,7 +46,8 @@ WP_FN struct wp_nic_part wp_nic_find_part(const struct weft__nic_port *port,
                                           const struct wp_access *access, uint64_t begin)
 {
     const int is_get = access->operation == WP_ACCESS_GET;
-    const struct weft__nic_key *keys = port->peer_keys + access->rank * WEFT__NIC_MAX_STEPS;
+    const struct weft__nic_key *keys =
+        &port->peer_keys[(uint64_t)access->rank * WEFT__NIC_MAX_STEPS];
     struct wp_nic_part part;
     part.num_bytes = access->num_bytes - begin;
     if (part.num_bytes > WEFT__NIC_MAX_MESSAGE_BYTES)
@@ -78,7 +79,8 @@ WP_FN struct weft__nic_request wp_nic_word_request(const struct weft__nic_port *
                                                    const struct wp_access *access,
                                                    enum weft__nic_opcode opcode)
 {
-    const struct weft__nic_key *keys = port->peer_keys + access->rank * WEFT__NIC_MAX_STEPS;
+    const struct weft__nic_key *keys =
+        &port->peer_keys[(uint64_t)access->rank * WEFT__NIC_MAX_STEPS];
     uint64_t num_bytes = WEFT__NIC_ATOMIC_BYTES;
     struct weft__nic_key own = port->sink;
     if (access->operation == WP_ACCESS_FETCH_ADD)

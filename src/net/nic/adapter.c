@@ -226,16 +226,17 @@ static weft_result add_region(struct weft__nic_adapter *adapter, const void *mem
 static weft_result add_queue(struct weft__nic_adapter *adapter, int32_t peer)
 {
     struct weft__nic_channel *channel = &adapter->port.channels[peer];
+    struct weft__nic_unit *units = &adapter->units[(size_t)peer * DEPTH];
     const struct weft__nic_cq_config cq = {.kind = WEFT__NIC_CQ_COLLAPSED,
                                            .entries = (uintptr_t)&adapter->cqes[peer],
                                            .num_entries = 1};
     struct weft__nic_queue_config queue = {.qp = qp_of(peer),
                                            .peer = (uint32_t)peer,
                                            .peer_qp = qp_of(adapter->config.rank),
-                                           .units = (uintptr_t)&adapter->units[peer * DEPTH],
+                                           .units = (uintptr_t)units,
                                            .depth = DEPTH,
                                            .record = (uintptr_t)adapter->records[peer]};
-    channel->queue = (struct weft__nic_queue){.units = &adapter->units[peer * DEPTH],
+    channel->queue = (struct weft__nic_queue){.units = units,
                                               .record = adapter->records[peer],
                                               .doorbell = &channel->doorbell,
                                               .cqe = &adapter->cqes[peer],
@@ -328,7 +329,7 @@ void weft__nic_adapter_learn_key(struct weft__nic_adapter *adapter, int32_t rank
                                  const struct weft__nic_key *key)
 {
     struct weft__nic_port *port = &adapter->port;
-    port->peer_keys[rank * WEFT__NIC_MAX_STEPS + (int32_t)port->num_steps] = *key;
+    port->peer_keys[(size_t)rank * WEFT__NIC_MAX_STEPS + port->num_steps] = *key;
 }
 
 void weft__nic_adapter_open_step(struct weft__nic_adapter *adapter)
