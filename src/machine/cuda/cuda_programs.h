@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { WEFT__CUDA_MAX_PROGRAMS = 96 }; /* the list that cmake makes says if there are more */
+enum { WEFT__CUDA_MAX_PROGRAMS = 128 }; /* the list that cmake makes says if there are more */
 
 /* An image that the driver loads: the kernels of one program or of many, for all GPUs. */
 struct weft__cuda_module {

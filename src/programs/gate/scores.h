@@ -232,7 +232,7 @@ WP_FN float wp_gate_sum(struct wp_warp *warp, const struct wp_gate_row *row)
         }
     }
     WP_EACH_OWN (run, 0, WP_GATE_OWN_RUNS, WP_GATE_OWN_RUNS) {
-        float *own = &own_sums[run * WP_GATE_RUN];
+        float *own = &own_sums[(int64_t)run * WP_GATE_RUN];
         for (int32_t half = WP_GATE_RUN / 2; half > 0; half /= 2)
             for (int32_t i = 0; i < half; i++)
                 own[i] += own[i + half];
