@@ -137,8 +137,11 @@ static void *run_stream(void *stream)
 {
     static _Thread_local char memory[1 << 16];
     const stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
-    sigaltstack(&stack, NULL);
-    return (void *)(intptr_t)weft_stream_synchronize(stream);
+    stack_t before; /* that of the address sanitizer, which looks for it at the thread's end */
+    sigaltstack(&stack, &before);
+    const weft_result result = weft_stream_synchronize(stream);
+    sigaltstack(&before, NULL);
+    return (void *)(intptr_t)result;
 }
 
 static int await_word(const uint64_t *word)

@@ -139,7 +139,7 @@ TEST_IN_EMPTY(words_are_checked)
         assert_non_null(strstr(weft__last_error(), " is \"pigeon\"; it must be "));
         unsetenv(info->name);
     }
-    assert_int_equal(num_with_words, 5);
+    assert_int_equal(num_with_words, 6);
     setenv("WEFT_CUDA_HEAP", "IPC", 1);
     assert_int_equal(weft__settings_check(), WEFT_ERROR_INVALID_ARGUMENT);
     assert_string_equal(weft__last_error(), "WEFT_CUDA_HEAP is \"IPC\"; it must be auto or ipc");
