@@ -85,7 +85,7 @@ WEFT_API weft_result weft_balance_moves(const weft_balance_config *config, const
  *
  * The busiest rank is relieved until its load over the mean is at most target_imbalance: a higher
  * one means fewer copies. `imbalance` [num_layers], optional, gets what was reached; 1 if there is
- * no load. In config, num_nodes, num_groups and mode do not count. */
+ * no load. In config, num_nodes, num_groups and mode must be valid, but change nothing. */
 WEFT_API weft_result weft_balance_fill(const weft_balance_config *config, const float *loads,
                                        int32_t *experts, int32_t *granules, float *imbalance);
 

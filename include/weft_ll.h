@@ -348,9 +348,11 @@ typedef struct weft_ll_dispatch_args {
      * num_rows_per_expert and row_ranges are written. An expert without rows gets its 1, too, and
      * so does one whose rows do not all come, because a rank is masked: when the launch ends. A
      * launch that fails, or is never begun because the communicator has failed, sets all words to
-     * UINT64_MAX. So nobody who waits with an acquire for a word to reach a value waits in vain,
-     * unless this call itself returns an error. Words in the heap can be waited for by
-     * weft_rma_wait_until. On cuda a kernel that waits must leave SMs to this launch. */
+     * UINT64_MAX. One without room for all rows adds 1 as others do: num_rows_per_expert and
+     * row_ranges have what is there. So nobody who waits with an acquire for a word to reach a
+     * value waits in vain, unless this call itself returns an error. Words in the heap can be
+     * waited for by weft_rma_wait_until. On cuda a kernel that waits must leave SMs to this
+     * launch. */
     uint64_t *expert_signals;
 } weft_ll_dispatch_args;
 

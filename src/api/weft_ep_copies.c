@@ -132,7 +132,7 @@ static weft_result read_call(const weft_comm *comm, const weft_ep_copies_args *g
     WEFT__TRY(check_placement(args->experts, args->num_replicas, "experts"));
     WEFT__TRY(weft__check_unused((uint64_t)args->reserved, "reserved"));
     call->copies = (struct weft__copies){args->base, args->experts, args->num_replicas};
-    call->most_beside = weft__copies_most(&call->copies, &orphan);
+    WEFT__TRY(weft__copies_survey(&call->copies, &call->most_beside, &orphan));
     if (orphan >= 0)
         return weft__invalid("experts[%d] is %d, which no replica has in base and experts", orphan,
                              args->experts[orphan]);

@@ -189,15 +189,17 @@ weft_result weft__comm_grow(weft_comm *comm, const weft_unique_id *id, int32_t n
                                   .hooks = comm->hooks};
     struct wish wish = {.has_id = id != NULL, .num_ranks = num_ranks};
     int32_t *parent_ranks = list_parent_ranks(comm, num_ranks);
-    weft_result result = parent_ranks != NULL
-                             ? weft__origin_read_config(&origin, config)
-                             : weft__no_memory("no memory for %d ranks", num_ranks);
+    weft_result result = WEFT_OK;
+    if (id != NULL) { /* first, so that new ranks are told if what follows fails */
+        wish.id = *id;
+        result = aim(&origin, comm, id);
+    }
+    if (result == WEFT_OK)
+        result = weft__origin_read_config(&origin, config);
     if (result == WEFT_OK)
         result = weft__origin_read_nodes(&origin);
-    if (id != NULL) {
-        wish.id = *id;
-        result = result == WEFT_OK ? aim(&origin, comm, id) : result;
-    }
+    if (result == WEFT_OK && parent_ranks == NULL)
+        result = weft__no_memory("no memory for %d ranks", num_ranks);
     result = agree_on_id(comm, result, &wish, &wish.id);
     if (result == WEFT_OK)
         result = aim(&origin, comm, &wish.id);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+
 #include "launch/one_sided_host.h"
 
 #include "ep/move_experts.h"
@@ -32,19 +34,37 @@ static int32_t count_beside(const struct weft__copies *copies, int32_t owner)
     return count;
 }
 
-int32_t weft__copies_most(const struct weft__copies *copies, int32_t *orphan)
+weft_result weft__copies_survey(const struct weft__copies *copies, int32_t *most_beside,
+                                int32_t *orphan)
 {
-    int32_t most = 0;
+    int32_t num_experts = 0;
+    *most_beside = 0;
     *orphan = -1;
+    for (int32_t i = 0; i < copies->num_replicas; i++)
+        if (copies->experts[i] >= num_experts)
+            num_experts = copies->experts[i] + 1;
+    struct {
+        int32_t has_owner, num_replicas;
+    } *of_expert = calloc((size_t)num_experts + 1, sizeof *of_expert);
+    WEFT__CHECK_MEMORY(of_expert, "no memory for %d experts", num_experts);
     for (int32_t i = 0; i < copies->num_replicas; i++) {
         const int32_t expert = copies->experts[i];
-        const int32_t owner = expert >= 0 ? find_owner(copies, expert) : -1;
-        const int32_t count = owner == i ? count_beside(copies, owner) : 0;
-        most = count > most ? count : most;
-        if (expert >= 0 && owner < 0 && *orphan < 0)
-            *orphan = i;
+        if (expert < 0)
+            continue;
+        of_expert[expert].has_owner |= stays(copies, i, expert);
+        of_expert[expert].num_replicas++;
     }
-    return most;
+    for (int32_t i = 0; i < copies->num_replicas; i++) {
+        const int32_t expert = copies->experts[i];
+        if (expert < 0)
+            continue;
+        if (!of_expert[expert].has_owner && *orphan < 0)
+            *orphan = i;
+        if (of_expert[expert].num_replicas - 1 > *most_beside)
+            *most_beside = of_expert[expert].num_replicas - 1;
+    }
+    free(of_expert);
+    return WEFT_OK;
 }
 
 static struct wp_access access_to(const weft_comm *comm, const struct weft__copies *copies,

@@ -30,9 +30,10 @@ struct weft__copies_staging {
     uint64_t place, bytes;
 };
 
-/* The most replicas that an expert has beside its owner, the first one that is in both placements;
- * *orphan gets a copy whose expert has no such replica, or -1. */
-int32_t weft__copies_most(const struct weft__copies *copies, int32_t *orphan);
+/* *most_beside: the most replicas that an expert has beside its owner, the first one that is in both
+ * placements. *orphan: a copy whose expert has no such replica, or -1. */
+weft_result weft__copies_survey(const struct weft__copies *copies, int32_t *most_beside,
+                                int32_t *orphan);
 /* Enqueues the accesses that bring rows of experts to the copies of this rank. */
 weft_result weft__ep_fetch_copies(weft_comm *comm, const struct weft__copies *copies,
                                   const struct weft__expert_weights *arrays, int32_t num_arrays,

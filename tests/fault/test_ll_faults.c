@@ -178,7 +178,7 @@ TEST(in_one_of_several_nodes)
 
 /* ---------------------------------------------------------------- words of experts */
 
-enum { SHORT_MS = 400 };
+enum { SHORT_MS = 1000 };
 
 /* All but one rank dispatch twice: the first launch fails in its midst, on machine cpu the second
  * is never begun. Whoever waits for a word of either learns that. */
@@ -187,7 +187,7 @@ static int run_without_one(struct ranks_context *context)
     const struct ll_case *problem = context->argument;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct ll_seat seat;
-    config.timeout_ms = SHORT_MS;
+    config.timeout_ms = tests_deadline_ms(SHORT_MS);
     if (ll_seat_open(&seat, context, problem, &config) || ll_fill_step(&seat, 0) ||
         ll_fill_step(&seat, 1))
         return 1;

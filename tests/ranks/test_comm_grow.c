@@ -318,10 +318,13 @@ TEST_WITH_BOARD(numbers_that_do_not_fit, 3)
 {
     const int is_new = context->rank == 2;
     const weft_comm_config nodes = over_nodes(is_new ? 3 : 1);
+    weft_comm_config heap = WEFT_INIT(weft_comm_config);
     weft_comm *comm, *grown;
+    heap.heap_bytes = 2 << 20;
+    heap.heap_max_bytes = 1 << 20;
     if (open_members(context, 2, NULL, &comm))
         return 1;
-    for (int attempt = 0; attempt < 4; attempt++)
+    for (int attempt = 0; attempt < 5; attempt++)
         if (publish(context, comm, 0, attempt))
             return 1;
     CHECK_ERROR(grow(context, comm, 0, 3 + context->rank % 2, NULL, &grown), WEFT_ERROR_MISMATCH,
@@ -331,6 +334,8 @@ TEST_WITH_BOARD(numbers_that_do_not_fit, 3)
     CHECK(strstr(weft_last_error(), "rank 2") != NULL, "%s", weft_last_error());
     CHECK_ERROR(grow(context, comm, 2, 3, &nodes, &grown), WEFT_ERROR_MISMATCH,
                 "ranks disagree: num_nodes is");
+    CHECK_ERROR(grow(context, comm, 4, 3, context->rank == 0 ? &heap : NULL, &grown),
+                WEFT_ERROR_INVALID_ARGUMENT, "heap_bytes is 2097152");
     context->rank -= is_new;
     CHECK_ERROR(grow(context, comm, 3, 3, NULL, &grown), WEFT_ERROR_MISMATCH,
                 "say that they are rank 1");

@@ -68,7 +68,7 @@ TEST(words_are_raised_between_nodes)
  * all rows of their first experts.
  */
 enum { LATE_RANK = 1, NUM_RANKS = 3, NUM_TOKENS = 4, NUM_EXPERTS = 2 * NUM_RANKS, PAGE = 4096 };
-enum { FIRST, SECOND, LIMIT_S = 20, SHORT_MS = 300 };
+enum { FIRST, SECOND, LIMIT_S = 20, SHORT_MS = 600 };
 
 static int32_t num_tokens[NUM_RANKS];
 static int32_t experts[NUM_RANKS][NUM_TOKENS][NUM_RANKS];
@@ -226,7 +226,7 @@ static void run_with_late(weft_ll_on_missing on_missing)
         LL_EXPERTS,
         .has_expert_signals = 1,
         .on_missing = on_missing,
-        .missing_ms = on_missing == WEFT_LL_MASK ? SHORT_MS : 0};
+        .missing_ms = on_missing == WEFT_LL_MASK ? tests_deadline_ms(SHORT_MS) : 0};
     if (tests_on_cuda())
         skip(); /* copies wait for the launch */
     for (int carrier = WEFT_LL_SIGNALS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++) {
