@@ -35,9 +35,10 @@ typedef struct weft_balance_config {
 
 /* Local, on the host, the same answer everywhere. `loads` [num_layers][num_experts], finite and not
  * negative, say how many tokens choose each expert, or anything in proportion. `experts`
- * [num_layers][num_replicas] gets the expert of each replica. With few experts two replicas of one
- * can come to one rank. `imbalance` [num_layers], optional, gets the load of the busiest rank over
- * the mean, where the ranks that have an expert share its load alike; 1 if there is no load. */
+ * [num_layers][num_replicas] gets the expert of each replica. If there are few experts, a rank can
+ * get two replicas of one expert. `imbalance` [num_layers], optional, gets the load of the busiest
+ * rank over the mean, where the ranks that have an expert share its load alike; 1 if there is no
+ * load. */
 WEFT_API weft_result weft_balance_place(const weft_balance_config *config, const float *loads,
                                         int32_t *experts, float *imbalance);
 
@@ -66,8 +67,8 @@ typedef struct weft_expert_move {
 /* Local: the moves that make the placement `to` out of `from`, both [num_layers][num_replicas], the
  * nearest first. `to` is rearranged at first, so that little moves: nodes, ranks of a node and
  * replicas of a rank change places. That changes no load. Sources are the nearest replicas in
- * `from`, in turn. Writes up to max_moves of them, and into *num_moves how many there are: at most
- * num_layers * num_replicas. */
+ * `from`, in turn. Writes up to max_moves moves, and the number of all moves into *num_moves: at
+ * most num_layers * num_replicas. */
 WEFT_API weft_result weft_balance_moves(const weft_balance_config *config, const int32_t *from,
                                         int32_t *to, weft_expert_move *moves, int32_t max_moves,
                                         int32_t *num_moves);
@@ -79,8 +80,8 @@ WEFT_API weft_result weft_balance_moves(const weft_balance_config *config, const
 /* Local, on the host, the same answer everywhere: copies of experts for one step, so that no rank
  * has more than its share and a granule, as far as there is room. `loads` [num_layers][num_experts]
  * say how many tokens choose each expert in this step. `experts` [num_layers][num_replicas] has the
- * expert of each replica, of each expert at least one; -1: a spare one. A spare one gets a copy of
- * an expert that is on a busy rank, or stays -1. `granules`
+ * expert of each replica, or -1 for a spare replica. Each expert has at least one replica. A spare
+ * one gets a copy of an expert that is on a busy rank, or stays -1. `granules`
  * [num_layers][num_experts][WEFT_BALANCE_GRANULES] gets the replica that serves each granule.
  *
  * The busiest rank is relieved until its load over the mean is at most target_imbalance: a higher

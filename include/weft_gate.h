@@ -44,10 +44,10 @@ typedef enum weft_gate_weights {
  * best scores remain. The token gets the num_topk experts of these groups with the best choice[e],
  * the best first. Among equals the lower index is better. Experts whose choice[e] is NaN are never
  * chosen, nor groups whose score is NaN where fewer than all groups are kept. In softmax, logits
- * that are NaN do not count. If some are +infinity, or all are -infinity, these share 1. If fewer
- * than num_topk experts remain, the rest of the row is -1 with weight 0. For a token that the mask
- * leaves out all of the row is so. weft_ep_layout, weft_ep_dispatch and weft_ll_dispatch take such
- * rows.
+ * that are NaN do not count. If some logits are +infinity, or all are -infinity, these experts
+ * share 1 equally. If fewer than num_topk experts remain, the rest of the row is -1 with weight 0.
+ * If the mask leaves out a token, its whole row is so. weft_ep_layout, weft_ep_dispatch and
+ * weft_ll_dispatch take such rows.
  *
  * All in fp32, of operations that are rounded one by one, and the same bits on every machine.
  * docs/gate.md has the errors.

@@ -25,7 +25,7 @@ extern "C" {
  *   Combine and release take the oldest one. Layers may share a weft_ll or have one each, and so
  *   may batches that overlap each other.
  * - Phases. An operation sends and receives in one launch, or in two: WEFT_LL_SEND, then
- *   WEFT_LL_RECEIVE, on the same stream or another; each rank as it likes, but for what
+ *   WEFT_LL_RECEIVE, on the same stream or another; each rank chooses, except as
  *   WEFT_LL_RELAYED and WEFT_LL_ANSWER_SUMS_WEIGHED_LATE say. Between the phases weft uses no SM,
  *   and no thread except, over several nodes, the network's. Call the receive phase when its data
  *   are needed, with the arguments of receiving alone. It receives the oldest operation that was
@@ -275,8 +275,8 @@ typedef struct weft_ll_job {
 } weft_ll_job;
 
 /* Local: tells the memory that a weft_ll of this configuration would take in that job, on the
- * machine and the device of comm, which may have one rank. Counts a rank that has most experts.
- * config->num_experts must be given, and config->within must be NULL. */
+ * machine and the device of comm, which may have one rank. The sizes are those of a rank with the
+ * most experts. config->num_experts must be given, and config->within must be NULL. */
 WEFT_API weft_result weft_ll_plan_sizes(const weft_comm *comm, const weft_ll_job *job,
                                         const weft_ll_config *config, weft_ll_sizes *sizes);
 
@@ -305,7 +305,7 @@ typedef enum weft_ll_call {
     WEFT_LL_CHECK = 1
 } weft_ll_call;
 
-/* Fields that only the phase left out would use are zero. */
+/* In a call of one phase, fields of the other phase are zero. */
 typedef struct weft_ll_dispatch_args {
     size_t size;
     weft_ll_phases phases;
@@ -345,14 +345,13 @@ typedef struct weft_ll_dispatch_args {
     /* By expert, to receive: [L] words in memory of the machine, by which experts may begin before
      * dispatch ends. Each call adds 1 to an expert's word, with a release, when all rows of the
      * expert from all ranks are in `rows`, with their scales and src_tokens, and its
-     * num_rows_per_expert and row_ranges are written. An expert without rows gets its 1, too, and
-     * so does one whose rows do not all come, because a rank is masked: when the launch ends. A
-     * launch that fails, or is never begun because the communicator has failed, sets all words to
-     * UINT64_MAX. One without room for all rows adds 1 as others do: num_rows_per_expert and
-     * row_ranges have what is there. So nobody who waits with an acquire for a word to reach a
-     * value waits in vain, unless this call itself returns an error. Words in the heap can be
-     * waited for by weft_rma_wait_until. On cuda a kernel that waits must leave SMs to this
-     * launch. */
+     * num_rows_per_expert and row_ranges are written. An expert without rows gets its 1, too. An
+     * expert that lacks rows of a masked rank gets its 1 when the launch ends. A launch that fails,
+     * or is never begun because the communicator has failed, sets all words to UINT64_MAX. One
+     * without room for all rows adds 1 as others do: num_rows_per_expert and row_ranges have what
+     * is there. So nobody who waits with an acquire for a word to reach a value waits in vain,
+     * unless this call itself returns an error. Words in the heap can be waited for by
+     * weft_rma_wait_until. On cuda a kernel that waits must leave SMs to this launch. */
     uint64_t *expert_signals;
 } weft_ll_dispatch_args;
 
@@ -407,9 +406,10 @@ typedef struct weft_ll_combine_args {
      * W = ceil(C / rows_per_signal): word w of an expert is for its rows from w * rows_per_signal
      * on. Combine reads a row when its word is signal_value or more. The caller sets words to less
      * before the call. Whoever writes rows then raises their word with a release, from another
-     * stream or thread, in any order. Words of no rows are not awaited. A word that does not come
-     * within timeout_ms fails the communicator; the error names the expert and its rank. On cuda
-     * the launch must leave SMs to the experts: num_blocks must be less than the GPU has. */
+     * stream or thread, in any order. Combine does not wait for words without rows. A word that
+     * does not come within timeout_ms fails the communicator; the error names the expert and its
+     * rank. On cuda the launch must leave SMs to the experts: num_blocks must be less than the
+     * GPU's number of SMs. */
     const uint32_t *row_signals;
     uint32_t signal_value;   /* 1 or more */
     int32_t rows_per_signal; /* 0: an expert has one word, for all its rows */
@@ -446,8 +446,8 @@ WEFT_API weft_result weft_ll_query_mask(weft_ll *ll, int32_t *mask, weft_stream 
 /* Lets ranks come back. Collective among the ranks whose entry is 0, which all give the same mask
  * and the same epoch; epochs grow from call to call, 1 or more, so that nobody is taken for one who
  * called before. What each of them has sent and not received, and its results, are dropped: they
- * begin anew, as with a new weft_ll. A rank that is silent for two deadlines stays masked. A rank
- * that does not take part is masked. Not in graphs.
+ * begin anew, as with a new weft_ll. A rank that does not take part, or is silent for two
+ * deadlines, is masked. Not in graphs.
  *
  * Each weft_ll within this one begins anew by a call of its own, after this one's call, in the same
  * order on all ranks. If all of them have been destroyed before, their memory is as new when the

@@ -30,8 +30,8 @@ struct weft__copies_staging {
     uint64_t place, bytes;
 };
 
-/* *most_beside: the most replicas that an expert has beside its owner, the first one that is in both
- * placements. *orphan: a copy whose expert has no such replica, or -1. */
+/* *most_beside: the most replicas that an expert has beside its owner, which is the first one that
+ * is in both placements. *orphan: a copy whose expert has no such replica, or -1. */
 weft_result weft__copies_survey(const struct weft__copies *copies, int32_t *most_beside,
                                 int32_t *orphan);
 /* Enqueues the accesses that bring rows of experts to the copies of this rank. */
