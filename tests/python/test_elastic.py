@@ -502,9 +502,13 @@ def test_redundant_experts(group):
         buffer.lb_reduce_grads(copied_gradients, gradients, mapping, previous_event=event)
         assert torch.equal(gradients, wanted)
     assert buffer.lb_get_theoretical_num_sms() % 2 == 0
+    nothing = torch.full_like(mapping, -1)
     for text, arguments in {
             "must be in memory that": ([tensor.clone() for tensor in copies], weights, mapping),
             "as many bytes": (copies[0], weights[1], mapping),
+            "must have one type and as many bytes":
+                (copies[1], weights[1].view(torch.float32), mapping),
+            r"expert_weights have \[3, 2\] rows": (copies, [weights[0], weights[1][:2]], nothing),
             "1 tensors, expert_weights 2": (copies[:1], weights, mapping),
             "must be int32": (copies, weights, mapping.long()),
             "redundancy_mapping has 9, allowed are -1..8": (copies, weights, mapping * 0 + 9),

@@ -82,9 +82,13 @@ class ExpertCopies:
                 "they must have as many, and one or more")
         for copy, own in zip(copies, owned):
             self._look_at_pair(copy, own, redundancy_mapping)
+        num_rows = [len(own) for own in owned]
+        if len(set(num_rows)) > 1:
+            raise weft.InvalidArgumentError(
+                f"expert_weights have {num_rows} rows; they must have as many as each other")
         _wait_for(previous_event)
         pairs = [(self._of_rank(copy, rank)[slot], own[local])
-                 for rank, slot, local in self._places(redundancy_mapping, len(owned[0]))
+                 for rank, slot, local in self._places(redundancy_mapping, num_rows[0])
                  for copy, own in zip(copies, owned)]
         self._comm.barrier()  # nobody uses what the copies were
         for theirs, mine in pairs:
@@ -152,9 +156,9 @@ class ExpertCopies:
             raise weft.InvalidArgumentError(
                 f"{described(copy)} must have {mapping.shape[-1]} rows, as many as "
                 "redundancy_mapping has slots")
-        if _row_bytes(copy) != _row_bytes(own):
-            raise weft.InvalidArgumentError(
-                f"rows of {described(copy)} and {described(own)} must have as many bytes")
+        if copy.dtype != own.dtype or _row_bytes(copy) != _row_bytes(own):
+            raise weft.InvalidArgumentError(f"rows of {described(copy)} and {described(own)} must "
+                                            "have one type and as many bytes")
 
 
 def _wait_for(event: Any) -> None:
