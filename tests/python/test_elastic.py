@@ -352,9 +352,22 @@ def calls_of_2_5(group, x, ids, weights, num_experts):
     buffer.barrier(wait_comm_stream=False, with_cpu_sync=True)
     buffer.print_memory_usage()
     assert buffer.num_lb_bytes == 0 and buffer.runtime.lb_storage.numel() == 0
-    with pytest.raises(weft.InvalidArgumentError, match="lb_allocation_plan"):
-        deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=-1)
     buffer.destroy()
+
+
+@on_group(2)
+def test_refused_plans(group):
+    """No communicator is made for them."""
+    buffer = deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=None)
+    assert buffer.num_lb_bytes == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weft, "Communicator", None)
+        with pytest.raises(weft.InvalidArgumentError, match="lb_allocation_plan"):
+            deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=-1)
+        with pytest.raises(AssertionError, match="the plan has its memory"):
+            plan = deep_ep.BufferAllocator()
+            plan.materialize(torch.empty(0, dtype=torch.uint8))
+            deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=plan)
 
 
 @pytest.mark.parametrize("calls", [calls_of_vllm, calls_of_sglang, calls_of_torchtitan,

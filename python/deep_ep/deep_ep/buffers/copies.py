@@ -43,27 +43,33 @@ class BufferAllocator:
         self.materialized = True
 
 
+def plan_and_bytes(given: Any) -> tuple[BufferAllocator | None, int]:
+    """The plan, if lb_allocation_plan_or_num_bytes is one, and its number of bytes."""
+    plan = given if isinstance(given, BufferAllocator) else None
+    num_bytes = plan.num_bytes if plan is not None else 0 if given is None else given
+    if not isinstance(num_bytes, int) or num_bytes < 0:
+        raise weft.InvalidArgumentError(
+            f"lb_allocation_plan_or_num_bytes is {given!r}; it must be a BufferAllocator or a "
+            "number of bytes")
+    assert plan is None or not plan.materialized, "the plan has its memory"
+    return plan, num_bytes
+
+
 class ExpertCopies:
     """Part of EPBuffer. Ranks of redundancy_mapping, and its experts, are those of the node."""
 
     _comm: weft.Communicator
+    num_lb_bytes: int
     num_nvlink_ranks: int
     rank_idx: int
     runtime: Any
 
-    def _open_copies(self, plan_or_num_bytes: Any) -> None:
+    def _open_copies(self, plan: BufferAllocator | None) -> None:
         """Collective."""
-        has_plan = isinstance(plan_or_num_bytes, BufferAllocator)
-        num_bytes = plan_or_num_bytes.num_bytes if has_plan else plan_or_num_bytes
-        if not isinstance(num_bytes, int) or num_bytes < 0:
-            raise weft.InvalidArgumentError(
-                f"lb_allocation_plan_or_num_bytes is {plan_or_num_bytes!r}; it must be a "
-                "BufferAllocator or a number of bytes")
-        self.num_lb_bytes = num_bytes
-        self.runtime.lb_storage = self._comm.heap_empty(num_bytes, torch.uint8) \
-            if num_bytes else torch.empty(0, dtype=torch.uint8)
-        if has_plan:
-            plan_or_num_bytes.materialize(self.runtime.lb_storage)
+        self.runtime.lb_storage = self._comm.heap_empty(self.num_lb_bytes, torch.uint8) \
+            if self.num_lb_bytes else torch.empty(0, dtype=torch.uint8)
+        if plan is not None:
+            plan.materialize(self.runtime.lb_storage)
 
     def lb_get_theoretical_num_sms(self) -> int:
         """Copies run on as many as PyTorch's copies take."""
