@@ -532,6 +532,17 @@ def test_redundant_experts(group):
         buffer.lb_reduce_grads(copies[1], weights[1], mapping)
 
 
+@on_group(2)
+def test_redundant_experts_without_mapped_memory(group):
+    """All ranks learn that one of them cannot map another one's memory."""
+    on_rank = weft.Communicator.on_rank
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weft.Communicator, "on_rank", lambda comm, array, rank:
+                      None if (comm.rank, rank) == (1, 0) else on_rank(comm, array, rank))
+        with pytest.raises(weft.UnsupportedError, match="of rank 0 cannot be mapped on rank 1"):
+            deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=64)
+
+
 def test_plans_of_memory():
     plan = deep_ep.BufferAllocator()
     tensors = [plan.allocate((3, 5), torch.bfloat16), plan.allocate(7, torch.float32)]

@@ -68,8 +68,22 @@ class ExpertCopies:
         """Collective."""
         self.runtime.lb_storage = self._comm.heap_empty(self.num_lb_bytes, torch.uint8) \
             if self.num_lb_bytes else torch.empty(0, dtype=torch.uint8)
+        if self.num_lb_bytes:
+            self._look_at_node()
         if plan is not None:
             plan.materialize(self.runtime.lb_storage)
+
+    def _look_at_node(self) -> None:
+        """Refuses, on all ranks, memory that is not mapped on all of its node. Collective."""
+        first = self.rank_idx - self.rank_idx % self.num_nvlink_ranks
+        missing = [rank for rank in range(first, first + self.num_nvlink_ranks)
+                   if self._comm.on_rank(self.runtime.lb_storage, rank) is None]
+        found = self._comm.host_all_gather(b"%8d" % (missing[0] if missing else -1))
+        for rank, other in enumerate(map(int, found)):
+            if other >= 0:
+                self._leave()
+                raise weft.UnsupportedError(f"the memory of rank {other} cannot be mapped on rank "
+                                            f"{rank}, as redundant experts need it")
 
     def lb_get_theoretical_num_sms(self) -> int:
         """Copies run on as many as PyTorch's copies take."""
@@ -93,7 +107,7 @@ class ExpertCopies:
             raise weft.InvalidArgumentError(
                 f"expert_weights have {num_rows} rows; they must have as many as each other")
         _wait_for(previous_event)
-        pairs = [(self._of_rank(copy, rank)[slot], own[local])
+        pairs = [(self._comm.on_rank(copy, rank)[slot], own[local])
                  for rank, slot, local in self._places(redundancy_mapping, num_rows[0])
                  for copy, own in zip(copies, owned)]
         self._comm.barrier()  # nobody uses what the copies were
@@ -114,7 +128,7 @@ class ExpertCopies:
                 raise weft.InvalidArgumentError(f"{described(given)} must be float32, of 2 "
                                                 "dimensions")
         _wait_for(previous_event)
-        pairs = [(self._of_rank(redundant_expert_grads, rank)[slot], expert_grads[local])
+        pairs = [(self._comm.on_rank(redundant_expert_grads, rank)[slot], expert_grads[local])
                  for rank, slot, local in self._places(redundancy_mapping, len(expert_grads))]
         self._comm.barrier()  # all gradients are there
         for theirs, mine in pairs:
@@ -142,19 +156,12 @@ class ExpertCopies:
                 for other, row in enumerate(listed) for slot, expert in enumerate(row)
                 if expert >= 0 and expert // num_local == rank]
 
-    def _of_rank(self, tensor: torch.Tensor, rank: int) -> torch.Tensor:
-        found = self._comm.on_rank(tensor, rank)
-        if found is None:
-            raise weft.UnsupportedError(
-                f"the memory of rank {rank} cannot be mapped here, as redundant experts need it")
-        return found
-
     def _look_at_pair(self, copy: torch.Tensor, own: torch.Tensor, mapping: torch.Tensor) -> None:
         for given in (copy, own):
             if not given.is_contiguous() or given.dim() < 1 or not len(given):
                 raise weft.InvalidArgumentError(f"{described(given)} must be contiguous, of 1 "
                                                 "dimension or more, with a row or more")
-        if self._comm.on_rank(copy, self.rank_idx) is None:
+        if not self.num_lb_bytes or self._comm.on_rank(copy, self.rank_idx) is None:
             raise weft.InvalidArgumentError(
                 f"{described(copy)} must be in memory that lb_allocation_plan_or_num_bytes "
                 "asked for")
