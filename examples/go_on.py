@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """A layer of experts whose ranks may die. Each expert has copies on two ranks. After a death the
 others go on: from the copies that are left they make two of each expert again. Meanwhile one of
-them starts a new rank, and all take it in when it is there. Here a rank kills itself in the middle
-of a step: --kill RANK STEP.
+them starts a new rank, and all take it in when it is there. The example handles one death at a
+time: if one more rank dies before the job is whole again, the job may end with an error. Here a
+rank kills itself in the middle of a step: --kill RANK STEP.
 
     PYTHONPATH=build/python build/weft run -n 4 --grace 60 -- python3 examples/go_on.py --kill 2 50
 """
@@ -63,7 +64,7 @@ def carry_over(layer, comm, expert_ranks):
     whole = Layer(comm, two_copies(comm.num_ranks))
     left.ep.move_experts(whole.ep, [left.weights], [whole.weights])
     if layer:
-        layer.comm.destroy()  # not before: if one more rank dies, it still has the weights
+        layer.comm.destroy()  # not before: its heap has the weights
     return whole
 
 
@@ -81,14 +82,18 @@ class NewRank:
     def __init__(self):
         self.process = subprocess.Popen([sys.executable, __file__, "--join"], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.is_invited = False
+        self.greeting, self.is_invited = "", False
 
     def is_there(self):
-        return bool(select.select([self.process.stdout], [], [], 0)[0])
+        if not self.greeting and select.select([self.process.stdout], [], [], 0)[0]:
+            self.greeting = self.process.stdout.readline()
+            if not self.greeting:
+                raise ChildProcessError(f"the new rank ended with status {self.process.wait()}")
+        return bool(self.greeting)
 
     def invite(self, *words):
         self.is_invited = True
-        print(self.process.stdout.readline(), end="")
+        print(self.greeting, end="")
         print(*words, file=self.process.stdin, flush=True)
 
 

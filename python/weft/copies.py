@@ -25,12 +25,15 @@ def choose(comm: Communicator, topk_idx: Any, granules: Any, *,
     arrays.require(index, "topk_idx", tuple(arrays.INDEX_TYPES), (None, None))
     table = comm.view(granules, "granules")
     arrays.require(table, "granules", ("int32",), (None,))
+    num_experts, rest = divmod(table.shape[0], abi.BALANCE_GRANULES)
+    if rest:
+        raise InvalidArgumentError(f"granules has {table.shape[0]} elements; it must be a multiple "
+                                   f"of {abi.BALANCE_GRANULES}")
     replica_idx = arrays.empty(index.shape, topk_idx, index.dtype)
     args = abi.EpReplicasArgs(
         topk_idx=index.address, replica_idx=comm.view(replica_idx, "replica_idx").address,
         granules=table.address, index_type=arrays.INDEX_TYPES[index.dtype],
-        num_tokens=index.shape[0], num_topk=index.shape[1],
-        num_experts=table.shape[0] // abi.BALANCE_GRANULES)
+        num_tokens=index.shape[0], num_topk=index.shape[1], num_experts=num_experts)
     comm.enqueue(lib.weft_ep_choose_replicas, comm._native, args, stream, topk_idx, granules,
                  replica_idx)
     return replica_idx
@@ -80,7 +83,12 @@ def _arguments(comm: Communicator, base: Sequence[int], experts: Sequence[int],
         plane.size = ctypes.sizeof(abi.Plane)
         plane.dst, plane.row_bytes = seen.address, seen.row_bytes
         if name == "gradients":
-            args.dtype = arrays.weft_dtype(seen, dtype, f"{name}[{i}]")
+            found = arrays.weft_dtype(seen, dtype, f"{name}[{i}]")
+            if i and found != args.dtype:
+                raise InvalidArgumentError(
+                    f"{name}[{i}] has elements of {arrays.name_of(found)}, {name}[0] of "
+                    f"{arrays.name_of(abi.Dtype(args.dtype))}; they must have one type")
+            args.dtype = found
     kept = _placement(base), _placement(experts), planes
     args.base, args.experts, args.planes = map(ctypes.addressof, kept)
     return args, kept

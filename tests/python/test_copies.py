@@ -84,8 +84,8 @@ def test_a_step_with_copies(nodes):
 @on_ranks(2)
 def test_refusals(comm):
     base, experts = [0, -1, 1, -1], [0, 1, 1, 0]
-    rows = comm.heap_empty((2, 3), np.float32)
-    staging = comm.heap_empty(64, np.uint8)
+    rows, halves = (comm.heap_empty((2, 3), dtype) for dtype in (np.float32, np.float16))
+    staging, ids = comm.heap_empty(64, np.uint8), np.zeros((2, 2), np.int32)
     for text, call in {
             "experts has 3 replicas, base has 4":
                 lambda: weft.copies.fetch(comm, base, experts[:3], [rows]),
@@ -97,8 +97,12 @@ def test_refusals(comm):
                 lambda: weft.copies.fetch(comm, base, experts, [np.zeros((2, 3), np.float32)]),
             "dtype is int8":
                 lambda: weft.copies.reduce(comm, base, experts, [rows], staging, dtype="int8"),
+            r"gradients\[1\] has elements of float16, gradients\[0\] of float32":
+                lambda: weft.copies.reduce(comm, base, experts, [rows, halves], staging),
+            r"granules has 33 elements; it must be a multiple of 16":
+                lambda: weft.copies.choose(comm, ids, np.zeros(33, np.int32)),
             "granules is":
-                lambda: weft.copies.choose(comm, np.zeros((2, 2), np.int32), np.zeros(32)),
+                lambda: weft.copies.choose(comm, ids, np.zeros(32)),
             }.items():
         with pytest.raises(weft.InvalidArgumentError, match=text):
             call()

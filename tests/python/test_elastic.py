@@ -352,9 +352,22 @@ def calls_of_2_5(group, x, ids, weights, num_experts):
     buffer.barrier(wait_comm_stream=False, with_cpu_sync=True)
     buffer.print_memory_usage()
     assert buffer.num_lb_bytes == 0 and buffer.runtime.lb_storage.numel() == 0
-    with pytest.raises(weft.InvalidArgumentError, match="lb_allocation_plan"):
-        deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=-1)
     buffer.destroy()
+
+
+@on_group(2)
+def test_refused_plans(group):
+    """No communicator is made for them."""
+    buffer = deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=None)
+    assert buffer.num_lb_bytes == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weft, "Communicator", None)
+        with pytest.raises(weft.InvalidArgumentError, match="lb_allocation_plan"):
+            deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=-1)
+        with pytest.raises(AssertionError, match="the plan has its memory"):
+            plan = deep_ep.BufferAllocator()
+            plan.materialize(torch.empty(0, dtype=torch.uint8))
+            deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=plan)
 
 
 @pytest.mark.parametrize("calls", [calls_of_vllm, calls_of_sglang, calls_of_torchtitan,
@@ -502,9 +515,13 @@ def test_redundant_experts(group):
         buffer.lb_reduce_grads(copied_gradients, gradients, mapping, previous_event=event)
         assert torch.equal(gradients, wanted)
     assert buffer.lb_get_theoretical_num_sms() % 2 == 0
+    nothing = torch.full_like(mapping, -1)
     for text, arguments in {
             "must be in memory that": ([tensor.clone() for tensor in copies], weights, mapping),
             "as many bytes": (copies[0], weights[1], mapping),
+            "must have one type and as many bytes":
+                (copies[1], weights[1].view(torch.float32), mapping),
+            r"expert_weights have \[3, 2\] rows": (copies, [weights[0], weights[1][:2]], nothing),
             "1 tensors, expert_weights 2": (copies[:1], weights, mapping),
             "must be int32": (copies, weights, mapping.long()),
             "redundancy_mapping has 9, allowed are -1..8": (copies, weights, mapping * 0 + 9),
@@ -513,6 +530,17 @@ def test_redundant_experts(group):
             buffer.lb_prefetch_weights(*arguments)
     with pytest.raises(weft.InvalidArgumentError, match="must be float32"):
         buffer.lb_reduce_grads(copies[1], weights[1], mapping)
+
+
+@on_group(2)
+def test_redundant_experts_without_mapped_memory(group):
+    """All ranks learn that one of them cannot map another one's memory."""
+    on_rank = weft.Communicator.on_rank
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weft.Communicator, "on_rank", lambda comm, array, rank:
+                      None if (comm.rank, rank) == (1, 0) else on_rank(comm, array, rank))
+        with pytest.raises(weft.UnsupportedError, match="of rank 0 cannot be mapped on rank 1"):
+            deep_ep.EPBuffer(group, lb_allocation_plan_or_num_bytes=64)
 
 
 def test_plans_of_memory():

@@ -35,12 +35,16 @@ def test_moe_layer():
     assert in_document in read("examples", "moe_layer.py")
 
 
+def go_on(num_ranks, victim, step, **environment):
+    return subprocess.run(
+        [os.environ["WEFT_TOOL"], "run", "-n", str(num_ranks), "--grace", "600", "--",
+         sys.executable, os.path.join(ROOT, "examples", "go_on.py"), "--kill", str(victim),
+         str(step)], env=os.environ | environment, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("victim, step", [(0, 0), (1, 12), (3, 200)])
 def test_go_on(victim, step):
-    done = subprocess.run(
-        [os.environ["WEFT_TOOL"], "run", "-n", "4", "--grace", "600", "--", sys.executable,
-         os.path.join(ROOT, "examples", "go_on.py"), "--kill", str(victim), str(step)],
-        capture_output=True, text=True, check=False)
+    done = go_on(4, victim, step)
     assert done.returncode == 137, done
     left = {0, 1, 2, 3} - {victim}
     for rank in left:
@@ -50,3 +54,12 @@ def test_go_on(victim, step):
         assert len(re.findall(again, done.stdout)) == 1, done
         assert f"[{rank}] rank {rank}: all steps before " in done.stdout, done
     assert f"[{min(left)}] new rank 3: all steps before " in done.stdout, done
+
+
+def test_go_on_without_a_new_rank(tmp_path):
+    """A new rank that ends before it is there is an error, with its exit status."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif sys.argv[1:] == ['--join']: os._exit(3)\n", encoding="utf-8")
+    path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    done = go_on(2, 1, 12, PYTHONPATH=path)
+    assert "the new rank ended with status 3" in done.stderr, done

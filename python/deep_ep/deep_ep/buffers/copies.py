@@ -43,27 +43,47 @@ class BufferAllocator:
         self.materialized = True
 
 
+def plan_and_bytes(given: Any) -> tuple[BufferAllocator | None, int]:
+    """The plan, if lb_allocation_plan_or_num_bytes is one, and its number of bytes."""
+    plan = given if isinstance(given, BufferAllocator) else None
+    num_bytes = plan.num_bytes if plan is not None else 0 if given is None else given
+    if not isinstance(num_bytes, int) or num_bytes < 0:
+        raise weft.InvalidArgumentError(
+            f"lb_allocation_plan_or_num_bytes is {given!r}; it must be a BufferAllocator or a "
+            "number of bytes")
+    assert plan is None or not plan.materialized, "the plan has its memory"
+    return plan, num_bytes
+
+
 class ExpertCopies:
     """Part of EPBuffer. Ranks of redundancy_mapping, and its experts, are those of the node."""
 
     _comm: weft.Communicator
+    num_lb_bytes: int
     num_nvlink_ranks: int
     rank_idx: int
     runtime: Any
 
-    def _open_copies(self, plan_or_num_bytes: Any) -> None:
+    def _open_copies(self, plan: BufferAllocator | None) -> None:
         """Collective."""
-        has_plan = isinstance(plan_or_num_bytes, BufferAllocator)
-        num_bytes = plan_or_num_bytes.num_bytes if has_plan else plan_or_num_bytes
-        if not isinstance(num_bytes, int) or num_bytes < 0:
-            raise weft.InvalidArgumentError(
-                f"lb_allocation_plan_or_num_bytes is {plan_or_num_bytes!r}; it must be a "
-                "BufferAllocator or a number of bytes")
-        self.num_lb_bytes = num_bytes
-        self.runtime.lb_storage = self._comm.heap_empty(num_bytes, torch.uint8) \
-            if num_bytes else torch.empty(0, dtype=torch.uint8)
-        if has_plan:
-            plan_or_num_bytes.materialize(self.runtime.lb_storage)
+        self.runtime.lb_storage = self._comm.heap_empty(self.num_lb_bytes, torch.uint8) \
+            if self.num_lb_bytes else torch.empty(0, dtype=torch.uint8)
+        if self.num_lb_bytes:
+            self._look_at_node()
+        if plan is not None:
+            plan.materialize(self.runtime.lb_storage)
+
+    def _look_at_node(self) -> None:
+        """Refuses, on all ranks, memory that is not mapped on all of its node. Collective."""
+        first = self.rank_idx - self.rank_idx % self.num_nvlink_ranks
+        missing = [rank for rank in range(first, first + self.num_nvlink_ranks)
+                   if self._comm.on_rank(self.runtime.lb_storage, rank) is None]
+        found = self._comm.host_all_gather(b"%8d" % (missing[0] if missing else -1))
+        for rank, other in enumerate(map(int, found)):
+            if other >= 0:
+                self._leave()
+                raise weft.UnsupportedError(f"the memory of rank {other} cannot be mapped on rank "
+                                            f"{rank}, as redundant experts need it")
 
     def lb_get_theoretical_num_sms(self) -> int:
         """Copies run on as many as PyTorch's copies take."""
@@ -82,9 +102,13 @@ class ExpertCopies:
                 "they must have as many, and one or more")
         for copy, own in zip(copies, owned):
             self._look_at_pair(copy, own, redundancy_mapping)
+        num_rows = [len(own) for own in owned]
+        if len(set(num_rows)) > 1:
+            raise weft.InvalidArgumentError(
+                f"expert_weights have {num_rows} rows; they must have as many as each other")
         _wait_for(previous_event)
-        pairs = [(self._of_rank(copy, rank)[slot], own[local])
-                 for rank, slot, local in self._places(redundancy_mapping, len(owned[0]))
+        pairs = [(self._comm.on_rank(copy, rank)[slot], own[local])
+                 for rank, slot, local in self._places(redundancy_mapping, num_rows[0])
                  for copy, own in zip(copies, owned)]
         self._comm.barrier()  # nobody uses what the copies were
         for theirs, mine in pairs:
@@ -104,7 +128,7 @@ class ExpertCopies:
                 raise weft.InvalidArgumentError(f"{described(given)} must be float32, of 2 "
                                                 "dimensions")
         _wait_for(previous_event)
-        pairs = [(self._of_rank(redundant_expert_grads, rank)[slot], expert_grads[local])
+        pairs = [(self._comm.on_rank(redundant_expert_grads, rank)[slot], expert_grads[local])
                  for rank, slot, local in self._places(redundancy_mapping, len(expert_grads))]
         self._comm.barrier()  # all gradients are there
         for theirs, mine in pairs:
@@ -132,19 +156,12 @@ class ExpertCopies:
                 for other, row in enumerate(listed) for slot, expert in enumerate(row)
                 if expert >= 0 and expert // num_local == rank]
 
-    def _of_rank(self, tensor: torch.Tensor, rank: int) -> torch.Tensor:
-        found = self._comm.on_rank(tensor, rank)
-        if found is None:
-            raise weft.UnsupportedError(
-                f"the memory of rank {rank} cannot be mapped here, as redundant experts need it")
-        return found
-
     def _look_at_pair(self, copy: torch.Tensor, own: torch.Tensor, mapping: torch.Tensor) -> None:
         for given in (copy, own):
             if not given.is_contiguous() or given.dim() < 1 or not len(given):
                 raise weft.InvalidArgumentError(f"{described(given)} must be contiguous, of 1 "
                                                 "dimension or more, with a row or more")
-        if self._comm.on_rank(copy, self.rank_idx) is None:
+        if not self.num_lb_bytes or self._comm.on_rank(copy, self.rank_idx) is None:
             raise weft.InvalidArgumentError(
                 f"{described(copy)} must be in memory that lb_allocation_plan_or_num_bytes "
                 "asked for")
@@ -152,9 +169,9 @@ class ExpertCopies:
             raise weft.InvalidArgumentError(
                 f"{described(copy)} must have {mapping.shape[-1]} rows, as many as "
                 "redundancy_mapping has slots")
-        if _row_bytes(copy) != _row_bytes(own):
-            raise weft.InvalidArgumentError(
-                f"rows of {described(copy)} and {described(own)} must have as many bytes")
+        if copy.dtype != own.dtype or _row_bytes(copy) != _row_bytes(own):
+            raise weft.InvalidArgumentError(f"rows of {described(copy)} and {described(own)} must "
+                                            "have one type and as many bytes")
 
 
 def _wait_for(event: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from weft.eager import eager_methods
 
 from ..events import EventOverlap
-from .copies import ExpertCopies
+from .copies import ExpertCopies, plan_and_bytes
 from .elastic import ElasticBuffer
 
 
@@ -35,12 +35,14 @@ class EPBuffer(ExpertCopies, ElasticBuffer):
                  prefer_overlap_with_compute: bool = True, sl_idx: int | None = None,
                  num_allocated_qps: int = 0, num_cpu_timeout_secs: int = 300,
                  num_gpu_timeout_secs: int = 100, explicitly_destroy: bool = False) -> None:
+        # Before a communicator is made, which a refused argument would leave.
+        plan, self.num_lb_bytes = plan_and_bytes(lb_allocation_plan_or_num_bytes)
         super().__init__(
             group, num_bytes, 0, num_max_tokens_per_rank, hidden, num_topk, use_fp8_dispatch,
             deterministic, allow_hybrid_mode, allow_multiple_reduction,
             prefer_overlap_with_compute, sl_idx or 0, num_allocated_qps, num_cpu_timeout_secs,
             num_gpu_timeout_secs, explicitly_destroy)
-        self._open_copies(lb_allocation_plan_or_num_bytes)
+        self._open_copies(plan)
 
     def barrier(self, wait_comm_stream: bool = True, with_cpu_sync: bool = False,
                 sequential: bool = True) -> None:
