@@ -350,7 +350,7 @@ WP_FN enum wp_status wp_ll_tell_unit(const struct wp_ll_packet_rows *rows, int32
     if (unit.token == WP_LL_COUNTED || wp_ll_leaves_out(rows->taker.run, unit.rank))
         return WP_STATUS_OK;
     const enum wp_status status = route_recall_choices(rows, unit);
-    wp_row_sync(warp); /* all lanes have received */
+    wp_warp_sync(warp); /* all lanes have received: packets are stored by the lanes themselves */
     for (int32_t k = wp_lane_idx(warp); k < plan->num_topk && status == WP_STATUS_OK;
          k += WP_WARP_SIZE) {
         const int32_t packed = route_packed_choice(rows, unit, k);
