@@ -41,7 +41,8 @@ def choose(comm: Communicator, topk_idx: Any, granules: Any, *,
 
 def fetch(comm: Communicator, base: Sequence[int], experts: Sequence[int], weights: Sequence[Any],
           *, stream: Stream | None = None) -> None:
-    """Brings the weights of experts to their copies. Collective, on a stream."""
+    """Brings the weights of experts to their copies. Weights are arrays [L, ...] of any type from
+    heap_empty(). Collective, on a stream."""
     args, kept = _arguments(comm, base, experts, weights, "weights", None)
     comm.enqueue(lib.weft_ep_fetch_copies, comm._native, args, stream, weights, kept)
 
