@@ -236,6 +236,12 @@ weft_result weft__object_check(enum weft__kind kind, const void *object, const c
                                                    : "destroyed, alone or with its owner");
 }
 
+weft_result weft__operands_check(const weft_comm *comm, const weft_stream *stream)
+{
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    return weft__object_check(WEFT__KIND_STREAM, stream, "stream");
+}
+
 struct weft__object weft__object_of(const void *owner)
 {
     pthread_mutex_lock(&mutex);

@@ -32,6 +32,8 @@ void weft__object_remove(enum weft__kind kind, const void *object);
 int weft__object_exists(enum weft__kind kind, const void *object);
 /* INVALID_ARGUMENT naming `argument` if it does not exist. */
 weft_result weft__object_check(enum weft__kind kind, const void *object, const char *argument);
+/* Checks the arguments "comm" and "stream" of an operation. */
+weft_result weft__operands_check(const weft_comm *comm, const weft_stream *stream);
 
 struct weft__object {
     enum weft__kind kind;

@@ -7,12 +7,6 @@
 #include "ep/planes.h"
 #include "programs/ep/choose_replicas.h"
 
-static weft_result check_objects(const weft_comm *comm, const weft_stream *stream)
-{
-    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
-    return weft__object_check(WEFT__KIND_STREAM, stream, "stream");
-}
-
 static weft_result check_address(const void *ptr, uint64_t alignment, const char *name)
 {
     if ((uintptr_t)ptr % alignment == 0)
@@ -48,7 +42,7 @@ weft_result weft_ep_choose_replicas(weft_comm *comm, const weft_ep_replicas_args
 {
     weft_ep_replicas_args args;
     weft__current_call = WEFT__CALL_EP_CHOOSE_REPLICAS;
-    WEFT__TRY(check_objects(comm, stream));
+    WEFT__TRY(weft__operands_check(comm, stream));
     WEFT__TRY(WEFT__READ(weft_ep_replicas_args, &args, given, "args"));
     WEFT__TRY(weft__check_range(args.num_tokens, 0, INT32_MAX, "num_tokens"));
     WEFT__TRY(weft__check_range(args.num_topk, 1, WEFT_MAX_TOPK, "num_topk"));
@@ -68,7 +62,7 @@ weft_result weft_ep_choose_replicas(weft_comm *comm, const weft_ep_replicas_args
                                                    .num_tokens = args.num_tokens,
                                                    .num_topk = args.num_topk,
                                                    .num_experts = args.num_experts};
-    const struct weft__work work = {.kind = WEFT__WORK_FEW_ROWS, .num_tokens = args.num_tokens};
+    const struct weft__work work = {.kind = WEFT__WORK_TOKENS, .num_tokens = args.num_tokens};
     const struct weft__program_run run = {.program = WP_PROGRAM_choose_replicas,
                                           .grid = weft__machine_of(comm)->choose_grid(comm, &work),
                                           .args = &filled,
@@ -122,7 +116,7 @@ static weft_result read_call(const weft_comm *comm, const weft_ep_copies_args *g
     struct weft__extent extents[WEFT_MAX_PLANES + 1];
     weft_ep_copies_args *args = &call->args;
     int32_t orphan;
-    WEFT__TRY(check_objects(comm, stream));
+    WEFT__TRY(weft__operands_check(comm, stream));
     WEFT__TRY(WEFT__READ(weft_ep_copies_args, args, given, "args"));
     WEFT__TRY(weft__check_range(args->num_replicas, 0, WEFT_MAX_EXPERTS, "num_replicas"));
     if (args->num_replicas % comm->num_ranks != 0)

@@ -188,12 +188,6 @@ static weft_result check_backward_memory(const weft_gate_backward_args *args,
 
 /* ---------------------------------------------------------------- launches */
 
-static weft_result check_objects(weft_comm *comm, weft_stream *stream)
-{
-    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
-    return weft__object_check(WEFT__KIND_STREAM, stream, "stream");
-}
-
 static float scale_of(float scale)
 {
     return scale == 0.0f ? 1.0f : scale;
@@ -203,7 +197,7 @@ weft_result weft_gate_choose(weft_comm *comm, const weft_gate_args *given, weft_
 {
     weft_gate_args args;
     weft__current_call = WEFT__CALL_GATE_CHOOSE;
-    WEFT__TRY(check_objects(comm, stream));
+    WEFT__TRY(weft__operands_check(comm, stream));
     WEFT__TRY(WEFT__READ(weft_gate_args, &args, given, "args"));
     const struct common common = COMMON_OF(&args);
     WEFT__TRY(check_numbers(&common));
@@ -235,7 +229,7 @@ weft_result weft_gate_backward(weft_comm *comm, const weft_gate_backward_args *g
 {
     weft_gate_backward_args args;
     weft__current_call = WEFT__CALL_GATE_BACKWARD;
-    WEFT__TRY(check_objects(comm, stream));
+    WEFT__TRY(weft__operands_check(comm, stream));
     WEFT__TRY(WEFT__READ(weft_gate_backward_args, &args, given, "args"));
     const struct common common = COMMON_OF(&args);
     WEFT__TRY(check_numbers(&common));
@@ -258,7 +252,7 @@ weft_result weft_gate_balance(weft_comm *comm, const weft_gate_balance_args *giv
 {
     weft_gate_balance_args args;
     weft__current_call = WEFT__CALL_GATE_BALANCE;
-    WEFT__TRY(check_objects(comm, stream));
+    WEFT__TRY(weft__operands_check(comm, stream));
     WEFT__TRY(WEFT__READ(weft_gate_balance_args, &args, given, "args"));
     WEFT__TRY(weft__check_range(args.num_experts, 1, WEFT_GATE_MAX_EXPERTS, "num_experts"));
     WEFT__TRY(weft__check_not_null(args.bias, "bias"));

@@ -28,12 +28,6 @@ static weft_result check_unused(const weft_rma_args *args, uint32_t used)
     return weft__check_unused((uint64_t)args->reserved, "reserved");
 }
 
-static weft_result check_objects(const weft_comm *comm, const weft_stream *stream)
-{
-    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
-    return weft__object_check(WEFT__KIND_STREAM, stream, "stream");
-}
-
 static weft_result find_word(const weft_comm *comm, const uint64_t *word, const char *name,
                              uint64_t *place)
 {
@@ -73,7 +67,7 @@ static weft_result run(weft_comm *comm, const weft_rma_args *given, uint32_t use
                        uint32_t operation, weft_stream *stream)
 {
     weft_rma_args args;
-    WEFT__TRY(check_objects(comm, stream));
+    WEFT__TRY(weft__operands_check(comm, stream));
     WEFT__TRY(WEFT__READ(weft_rma_args, &args, given, "args"));
     WEFT__TRY(weft__check_range(args.rank, 0, comm->num_ranks - 1, "rank"));
     WEFT__TRY(check_unused(&args, used));
@@ -132,7 +126,7 @@ weft_result weft_rma_wait_until(weft_comm *comm, const weft_rma_args *given, wef
 {
     weft_rma_args args;
     uint64_t place = 0;
-    WEFT__TRY(check_objects(comm, stream));
+    WEFT__TRY(weft__operands_check(comm, stream));
     WEFT__TRY(WEFT__READ(weft_rma_args, &args, given, "args"));
     WEFT__TRY(check_unused(&args, USE_WORD | USE_VALUE));
     WEFT__TRY(find_word(comm, args.word, "word", &place));
@@ -142,7 +136,7 @@ weft_result weft_rma_wait_until(weft_comm *comm, const weft_rma_args *given, wef
 
 static weft_result flush(weft_comm *comm, weft_stream *stream)
 {
-    WEFT__TRY(check_objects(comm, stream));
+    WEFT__TRY(weft__operands_check(comm, stream));
     return weft__one_sided_quiet(comm, stream);
 }
 
