@@ -22,7 +22,7 @@ struct weft__origin {
 
 /* Reads the environment too. */
 weft_result weft__origin_read_config(struct weft__origin *origin, const weft_comm_config *config);
-/* The same of num_nodes, once num_ranks is known. */
+/* Reads num_nodes, which num_ranks limits. So num_ranks must be known. */
 weft_result weft__origin_read_nodes(struct weft__origin *origin);
 
 /* Collective over the ranks of the new communicator. */

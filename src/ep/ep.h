@@ -88,7 +88,7 @@ weft_result weft__handle_make_room_for_relayed(weft_ep_handle *handle, const cha
 weft_result weft__handle_read_counts(weft_ep_handle *handle);
 /* Where the copy has a table, which is one of those that are copied. */
 const void *weft__handle_counted(const weft_ep_handle *handle, const void *table);
-/* The same as weft__handle_read_counts, when the last notify is done. */
+/* Waits for the last notify, then does weft__handle_read_counts. */
 weft_result weft__handle_wait_counts(weft_ep_handle *handle);
 /* The grid of an operation on the weft_ep. */
 struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work);

@@ -11,7 +11,7 @@ static int is_copy(const struct weft__copies *copies, int32_t replica)
     return copies->experts[replica] >= 0 && copies->experts[replica] != copies->base[replica];
 }
 
-/* Whether its row is the expert's before and in the step. */
+/* True if the replica has the row of the expert before the step and in the step. */
 static int stays(const struct weft__copies *copies, int32_t replica, int32_t expert)
 {
     return copies->base[replica] == expert && copies->experts[replica] == expert;

@@ -23,7 +23,8 @@ enum weft__posted_for { WEFT__POSTED_FOR_THIS_THREAD, WEFT__POSTED_FOR_ANOTHER }
 /* Who posted for this thread should give way to it soon. */
 enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
                                             const struct wp_access *access, uint64_t *number);
-/* The same of an access that was posted to a NIC, which this thread or the other one is. */
+/* Like weft__net_driver_post, for an access that is posted to the NIC already. The thread that
+ * drives the network also moves the NIC on. */
 enum weft__posted_for weft__net_driver_ring(struct weft__net_driver *driver,
                                             const struct wp_access *access);
 

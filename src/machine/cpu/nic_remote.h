@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "machine/machine.h"
 
-/* Whether the access goes to the NIC: there is one, and no processor adds to the word. */
+/* True if the access goes to the NIC: the rank has one, and no processor adds to the word. */
 int weft__cpu_nic_takes(const weft_comm *comm, const struct wp_access *access);
 /* Returns the number, which is none of the work queue's. `flush_number` is one of these, of a
  * flush. */
