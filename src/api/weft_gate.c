@@ -6,7 +6,6 @@
 #include "api/objects.h"
 #include "api/overlap.h"
 #include "api/structs.h"
-#include "programs/reciprocal.h"
 
 /* The arguments that the choice and its gradient have in common. */
 struct common {
@@ -204,7 +203,6 @@ weft_result weft_gate_choose(weft_comm *comm, const weft_gate_args *given, weft_
     WEFT__TRY(check_groups(&args));
     WEFT__TRY(check_logits(&common));
     WEFT__TRY(check_choose_memory(&args, &common));
-    const int32_t group_experts = args.num_experts / args.num_groups;
     const struct wp_gate_args filled = {.logits = logits_of(&common),
                                         .bias = args.bias,
                                         .token_mask = args.token_mask,
@@ -216,8 +214,6 @@ weft_result weft_gate_choose(weft_comm *comm, const weft_gate_args *given, weft_
                                         .num_topk = args.num_topk,
                                         .num_groups = args.num_groups,
                                         .num_kept_groups = args.num_kept_groups,
-                                        .group_experts = group_experts,
-                                        .group_reciprocal = wp_reciprocal((uint32_t)group_experts),
                                         .group_score = args.group_score,
                                         .weights = args.weights,
                                         .scale = scale_of(args.scale)};

@@ -7,7 +7,8 @@
 #include "programs/gate/gate_backward.h"
 #include "programs/gate/gate_balance.h"
 
-weft_result weft__gate_choose(weft_comm *comm, const struct wp_gate_args *args,
+/* Sets group_experts and group_reciprocal itself. */
+weft_result weft__gate_choose(weft_comm *comm, const struct wp_gate_args *given,
                               weft_stream *stream);
 weft_result weft__gate_backward(weft_comm *comm, const struct wp_gate_backward_args *args,
                                 weft_stream *stream);
