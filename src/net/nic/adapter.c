@@ -20,8 +20,9 @@ enum {
 
 /* The adapter's own knowledge of a channel. */
 struct listener {
-    uint64_t done; /* units, by the CQEs */
-    int has_failed, is_told;
+    uint64_t done;  /* units, by the CQEs; stored atomically, as the next */
+    int has_failed;
+    int is_told;
     uint64_t failed_unit;
     struct weft__nic_cqe cqe; /* of the first failure */
 };
@@ -75,11 +76,12 @@ static void hear(struct weft__nic_adapter *adapter, int32_t peer)
     struct listener *listener = &adapter->listeners[peer];
     const struct weft__nic_unit *entry = &adapter->cqes[peer];
     const struct weft__nic_tail tail = weft__nic_decode_tail(entry->words[WEFT__NIC_CQE_TAIL_WORD]);
-    listener->done = weft__nic_count_done(listener->done, tail.counter, DEPTH);
+    const uint64_t done = weft__nic_count_done(listener->done, tail.counter, DEPTH);
+    __atomic_store_n(&listener->done, done, __ATOMIC_RELAXED);
     if (tail.opcode != WEFT__NIC_CQE_REQUEST && !listener->has_failed) {
-        listener->has_failed = 1;
-        listener->failed_unit = listener->done - 1;
+        listener->failed_unit = done - 1;
         listener->cqe = weft__nic_decode_cqe(entry);
+        __atomic_store_n(&listener->has_failed, 1, __ATOMIC_RELAXED);
     }
     __atomic_fetch_add(&adapter->port.channels[peer].num_news, 1, __ATOMIC_RELEASE);
     adapter->has_news = 1;
@@ -379,8 +381,10 @@ int weft__nic_adapter_is_idle(const struct weft__nic_adapter *adapter)
 {
     for (int32_t peer = 0; peer < adapter->config.num_ranks; peer++) {
         const struct weft__nic_queue *queue = &adapter->port.channels[peer].queue;
+        const struct listener *listener = &adapter->listeners[peer];
         const uint64_t num_posted = __atomic_load_n(&queue->ready, __ATOMIC_ACQUIRE);
-        if (num_posted != adapter->listeners[peer].done && !adapter->listeners[peer].has_failed)
+        if (num_posted != __atomic_load_n(&listener->done, __ATOMIC_RELAXED) &&
+            !__atomic_load_n(&listener->has_failed, __ATOMIC_RELAXED))
             return 0;
     }
     return 1;

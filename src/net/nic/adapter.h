@@ -41,7 +41,7 @@ void weft__nic_adapter_drop_step(struct weft__nic_adapter *adapter);
 
 /* From any thread: whether a doorbell has been rung that the NIC has not heard. */
 int weft__nic_adapter_is_rung(const struct weft__nic_adapter *adapter);
-/* True if every posted request is done or has failed. */
+/* From any thread: true if every posted request is done or has failed. */
 int weft__nic_adapter_is_idle(const struct weft__nic_adapter *adapter);
 /* Moves the NIC on. Returns the number of events. */
 int weft__nic_adapter_step(struct weft__nic_adapter *adapter);
