@@ -160,6 +160,8 @@ weft_result weft__nic_model_create(const struct weft__nic_model_config *config,
 void weft__nic_model_destroy(struct weft__nic_model *model); /* NULL is legal */
 weft_result weft__nic_model_add_region(struct weft__nic_model *model,
                                        const struct weft__nic_region *region);
+/* When no request names it any more. */
+void weft__nic_model_remove_region(struct weft__nic_model *model, uint32_t local_key);
 weft_result weft__nic_model_add_cq(struct weft__nic_model *model,
                                    const struct weft__nic_cq_config *config, uint32_t *cq_idx);
 weft_result weft__nic_model_add_queue(struct weft__nic_model *model,
