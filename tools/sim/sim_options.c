@@ -16,6 +16,7 @@ static const char documentation[] =
     "\vThe exit status is 0 only if nothing was found (with --weaken: if every weakened site was "
     "caught), 1 otherwise, 2 for a wrong argument.";
 
+const char *const sim_initiator_names[WEFT__NUM_SIM_INITIATORS + 1] = {"host", "gpu", NULL};
 const char *const sim_policy_names[WEFT__NUM_SIM_POLICIES + 1] = {"uniform", "pct",   "delay",
                                                                   "ahead",   "mixed", NULL};
 const char *const sim_fault_names[WEFT__NUM_SIM_FAULTS + 1] = {"none", "kill", "stall", "disagree",
@@ -62,6 +63,10 @@ static const struct option_row option_table[] = {
      "Slots between nodes: 1 or 2 channels with 1 to 3 slots of 1 to 3 rows, or (least) one "
      "channel with one slot of one row",
      "drawn", AT(request.staging), .choices = scenario_staging_names},
+    {OPTION_CHOICE, "initiator", NULL,
+     "Who starts accesses to other nodes: the host, or programs themselves (gpu), by a model of a "
+     "NIC for each pair of ranks",
+     "host", AT(request.initiator), .choices = sim_initiator_names},
     {OPTION_GROUP, .doc = "The schedules"},
     {OPTION_INTEGER, "schedules", "S", "Number of schedules of each operation", "2000",
      AT(num_schedules), 1, INT64_MAX},
