@@ -6,7 +6,7 @@
 #include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"
-#include "oracle/gate.h"
+#include "workload/gate_oracle.h"
 #include "workload/rng.h"
 
 enum { EXPERTS = 256, TOPK = 8, TOKENS = 5 };
@@ -68,7 +68,9 @@ static int run_cases(struct actor *actor, int32_t step, int32_t max_tokens, stru
         CHECK(drawn.end <= GATE_BLOCK_BYTES, "%zu bytes", drawn.end);
         if (put(actor))
             return 1;
-        CHECK_OK(gate_case_enqueue(&drawn, actor->block, actor->comm, actor->stream));
+        const struct gate_calls calls = gate_case_calls(&drawn, actor->block);
+        CHECK_OK(weft_gate_choose(actor->comm, &calls.choose, actor->stream));
+        CHECK_OK(weft_gate_backward(actor->comm, &calls.backward, actor->stream));
         if (get(actor))
             return 1;
         const char *wrong =

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
-#include "oracle/gate.h"
 #include "sim_job.h"
+#include "workload/gate_oracle.h"
 
 enum { NUM_SEEDS = 20, SEEDS_OF_BALANCE = 60, SEEDS_WEAKENED = 20, NUM_EXPERTS = 9 };
 
@@ -20,7 +20,9 @@ static int run_cases(weft_comm *comm, weft_stream *stream, char *block)
         gate_case_draw(number, GATE_SMALL_TOKENS, &drawn, before);
         weft__sim_host_writes(block, drawn.end);
         memcpy(block, before, drawn.end);
-        if (gate_case_enqueue(&drawn, block, comm, stream) != WEFT_OK ||
+        const struct gate_calls calls = gate_case_calls(&drawn, block);
+        if (weft_gate_choose(comm, &calls.choose, stream) != WEFT_OK ||
+            weft_gate_backward(comm, &calls.backward, stream) != WEFT_OK ||
             weft_stream_synchronize(stream) != WEFT_OK)
             return 1;
         weft__sim_host_reads(block, drawn.end);
