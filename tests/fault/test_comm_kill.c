@@ -255,7 +255,7 @@ TEST(a_shrunk_communicator_goes_on)
     }
 }
 
-/* The rendezvous dies with rank 0: before the others shrink, or while they wait there for rank 3. */
+/* The rendezvous dies with rank 0: before the others shrink, or while they wait for rank 3. */
 static int shrink_without_rendezvous(struct ranks_context *context)
 {
     const int is_awaited = ((const struct plan *)context->argument)->moment == AT_RANDOM;

@@ -45,11 +45,12 @@ static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job"},
     {OPTION_CHOICE, "op", "OP",
      "The operation; group is sends and receives, ll low latency, ll_packets that of one node, in "
-     "packets",
+     "packets, copies those of experts for one step",
      "all", AT(op), .choices = op_choices},
     {OPTION_INTEGER, "ranks", "R", "Ranks", NULL, AT(request.num_ranks), 1, SCENARIO_MAX_RANKS,
      .without = "each seed draws 1 to 4 nodes with 2 to 8 in all, now and then up to 16 nodes of "
-                "4; for collectives 1 to 5, or up to 6 on 2 to 4 nodes, for ll_packets 1 to 4"},
+                "4; for collectives 1 to 5, or up to 6 on 2 to 4 nodes, for ll_packets 1 to 4, "
+                "for gate 2 to 4"},
     {OPTION_INTEGER, "nodes", "D",
      "Virtual nodes; they divide the ranks, and with a collective are no more", NULL,
      AT(request.num_nodes), 1, SCENARIO_MAX_RANKS,
@@ -75,9 +76,11 @@ static const struct option_row option_table[] = {
      "Kill or stall one rank at one step, or disagree: a rank makes a call of a collective that "
      "does not fit the others'",
      "none", AT(request.fault), .choices = sim_fault_names,
-     .rules = {{"kill,stall,disagree", .excludes = "weaken"},
-               {"disagree", .excludes = "op",
-                .with = "layout,notify,dispatch,combine,barrier,ll,ll_packets"}}},
+     .rules =
+         {{"kill,stall,disagree", .excludes = "weaken"},
+          {"disagree", .excludes = "op",
+           .with =
+               "layout,notify,dispatch,combine,barrier,ll,ll_packets,gate,move_experts,copies"}}},
     {OPTION_TEXT, "weaken", "SITE",
      "Let the ordering site FILE:LINE, or with all each in turn, not order, and see that it is "
      "caught",
