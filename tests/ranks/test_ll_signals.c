@@ -125,6 +125,9 @@ TEST_ON_RANKS(signals_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, signal_value, 0, "signal_value is 0, must be 1");
     SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, rows_per_signal, -1, "rows_per_signal is -1");
     SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, row_signals, NULL, "signal_value is 1");
+    SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, row_signals,
+                    (const uint32_t *)(const void *)((const char *)(scene.numbers + 512) + 2),
+                    "must be aligned to 4 bytes");
     SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND_AND_RECEIVE, row_signals,
                     (const uint32_t *)(const void *)scene.out, "row_signals");
     return ll_scene_close(&scene);
