@@ -20,7 +20,7 @@ enum {
 
 /* The adapter's own knowledge of a channel. */
 struct listener {
-    uint64_t done;  /* units, by the CQEs; stored atomically, as the next */
+    uint64_t done; /* units, by the CQEs; stored atomically, as the next */
     int has_failed;
     int is_told;
     uint64_t failed_unit;
@@ -330,10 +330,9 @@ weft_result weft__nic_adapter_add_step(struct weft__nic_adapter *adapter, uint64
     struct weft__nic_step *step = calloc(1, sizeof *step + num_ranks * sizeof *step->keys);
     WEFT__CHECK_MEMORY(step, "no memory for the keys of %d ranks", adapter->config.num_ranks);
     *own = (struct weft__nic_key){(uintptr_t)memory, FIRST_STEP_KEY + adapter->num_keys};
-    const weft_result result =
-        add_region(adapter, memory, num_bytes, own->key,
-                   WEFT__NIC_LOCAL_WRITE | WEFT__NIC_REMOTE_WRITE | WEFT__NIC_REMOTE_READ |
-                       WEFT__NIC_REMOTE_ATOMIC);
+    const weft_result result = add_region(adapter, memory, num_bytes, own->key,
+                                          WEFT__NIC_LOCAL_WRITE | WEFT__NIC_REMOTE_WRITE |
+                                              WEFT__NIC_REMOTE_READ | WEFT__NIC_REMOTE_ATOMIC);
     if (result != WEFT_OK) {
         free(step);
         return result;
