@@ -79,9 +79,8 @@ WP_FN struct weft__nic_request wp_nic_word_request(const struct weft__nic_port *
     if (access->operation == WP_ACCESS_FETCH_ADD)
         own = wp_nic_find_key(port, port->rank, access->target, &num_bytes);
     const uint64_t word = access->operation == WP_ACCESS_FLUSH ? 0 : access->word;
-    struct weft__nic_request request =
-        wp_nic_request(opcode, own, wp_nic_find_key(port, access->rank, word, &num_bytes),
-                       WEFT__NIC_ATOMIC_BYTES);
+    struct weft__nic_request request = wp_nic_request(
+        opcode, own, wp_nic_find_key(port, access->rank, word, &num_bytes), WEFT__NIC_ATOMIC_BYTES);
     request.addend = access->add;
     return request;
 }

@@ -19,10 +19,10 @@ enum {
         100, /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
     DEFAULT_POST_TIMEOUT_MS = 60000,
     FAILED_CLOSE_MS =
-        200,         /* when nobody waits for what was sent, and some do not take it any more */
-    END_MS = 1000,   /* to take what was posted; it can take longer only if a peer is stuck */
+        200,       /* when nobody waits for what was sent, and some do not take it any more */
+    END_MS = 1000, /* to take what was posted; it can take longer only if a peer is stuck */
     END_SLEEP_NS = 10000000,
-    NAP_NS = 500000, /* the net rests for one or two, when who drove it has gone to work */
+    NAP_NS = 500000,      /* the net rests for one or two, when who drove it has gone to work */
     DEVICE_NAP_NS = 50000 /* a device cannot wake the thread */
 };
 

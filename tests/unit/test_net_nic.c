@@ -170,10 +170,8 @@ TEST(who_waits_for_a_silent_peer_sleeps)
     const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
     struct weft__progress *progress;
     open_nics();
-    const struct weft__progress_options options = {.net = nics.pair.nets[0],
-                                                   .num_ranks = NUM_RANKS,
-                                                   .num_slots = 16,
-                                                   .nic = nics.adapters[0]};
+    const struct weft__progress_options options = {
+        .net = nics.pair.nets[0], .num_ranks = NUM_RANKS, .num_slots = 16, .nic = nics.adapters[0]};
     assert_ok(weft__progress_start(&options, &progress));
     post_write(TARGET);
     assert_ok(weft__progress_post(progress, &flush, WEFT__POSTER_WAITS, NULL));
