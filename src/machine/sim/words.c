@@ -29,6 +29,18 @@ void sim_words_forget(const void *address, size_t num_bytes)
     }
 }
 
+void sim_word_change(struct sim_word *word, enum wp_access_adders who, const void *code)
+{
+    const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, code};
+    const uint32_t both = 1u << WP_ACCESS_ADDED_BY_NETWORK | 1u << WP_ACCESS_ADDED_BY_ALL;
+    if (word->changed_by == both)
+        return; /* reported once */
+    word->changed_by |= 1u << who;
+    if (word->changed_by == both)
+        sim_report_bad_access(word->address, &access, NULL,
+                              "word that a NIC adds to, changed by a processor");
+}
+
 static const struct sim_signal *kept_signal(const struct sim_word *word, uint64_t number)
 {
     return &word->signals[number % SIM_KEPT_SIGNALS];
