@@ -92,7 +92,8 @@ static uint64_t add(void *context, uint64_t address, uint64_t addend)
     if (harms_nobody(word, 1))
         return 0;
     sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
-    sim_word_note_adder(word, SIM_ADDED_BY_NIC, __builtin_return_address(0));
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    sim_word_change(sim_word_of(word), WP_ACCESS_ADDED_BY_NETWORK, __builtin_return_address(0));
     const uint64_t before = *word;
     struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), before, before + addend);
     signal->is_credit = 1;
