@@ -66,8 +66,8 @@ static const struct option_row option_table[] = {
      "channel with one slot of one row",
      "drawn", AT(request.staging), .choices = scenario_staging_names},
     {OPTION_CHOICE, "initiator", NULL,
-     "Who starts accesses to other nodes: the host, or programs themselves (gpu), by a model of a "
-     "NIC for each pair of ranks",
+     "Start accesses to other nodes by the host, or by the programs themselves (gpu), which "
+     "post to a model of a NIC for each pair of ranks",
      "host", AT(request.initiator), .choices = sim_initiator_names},
     {OPTION_GROUP, .doc = "The schedules"},
     {OPTION_INTEGER, "schedules", "S", "Number of schedules of each operation", "2000",
