@@ -47,7 +47,7 @@ static int be_refused(struct ranks_context *context)
     }
 
 #define INITIATORS "WEFT_NET_INITIATOR is host on rank 0 and model on rank 3"
-#define LACKS      "WEFT_NET_INITIATOR is gpu; weft cannot make the queues of a NIC"
+#define LACKS      "WEFT_NET_INITIATOR is gpu; "
 REFUSED(ranks_must_have_the_same, "host", "model", "tcp", WEFT_ERROR_MISMATCH, INITIATORS,
         INITIATORS)
 REFUSED(a_gpu_lacks_its_queues, "gpu", "gpu", "tcp", WEFT_ERROR_UNSUPPORTED, LACKS, LACKS)
