@@ -472,6 +472,8 @@ typedef struct weft_net_info {
     char transport[112]; /* to the ranks of other nodes: "tcp/eth0"; before they are connected "" */
     char reason[256];    /* why this engine, or why none */
     char gpu_memory[160]; /* on machine cuda: how memory of the GPU crosses, and why so */
+    /* With comm NULL: whether programs on GPUs could start RDMA here, and what is missing. */
+    char gpu_initiator[576];
 } weft_net_info;
 
 /* Tells the network that carries a communicator's traffic between nodes. With comm NULL: the one

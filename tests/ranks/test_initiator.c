@@ -49,7 +49,7 @@ static int be_refused(struct ranks_context *context)
     }
 
 #define INITIATORS "WEFT_NET_INITIATOR is host on rank 0 and model on rank 3"
-#define LACKS      "WEFT_NET_INITIATOR is gpu; weft cannot make the queues of a NIC"
+#define LACKS      "WEFT_NET_INITIATOR is gpu; "
 #define NO_RDMA    "engine tcp, which has no RDMA; WEFT_NET_TRANSPORT is rdma"
 REFUSED(ranks_must_have_the_same, "host", "model", "tcp", "any", WEFT_ERROR_MISMATCH, INITIATORS,
         INITIATORS)
