@@ -108,17 +108,19 @@ static weft_result make(struct nic_host *host, int rank_idx, const struct weft__
 static void fill_port(struct nic_host *host, int rank_idx)
 {
     struct nic_rank *rank = &host->ranks[rank_idx];
+    rank->step = calloc(1, sizeof *rank->step + NIC_HOST_MAX_RANKS * sizeof rank->step->keys[0]);
+    assert_non_null(rank->step);
+    rank->step->end = NIC_HOST_HEAP_BYTES;
     for (int peer = 0; peer < host->num_ranks; peer++) {
-        rank->peer_keys[(size_t)peer * WEFT__NIC_MAX_STEPS] = host->ranks[peer].heap_mr.remote;
+        rank->step->keys[peer] =
+            peer == rank_idx ? rank->heap_mr.local : host->ranks[peer].heap_mr.remote;
         if (peer != rank_idx)
             rank->channels[peer].queue = weft__nic_qp_queue(&rank->qps[peer]);
     }
-    rank->port = (struct weft__nic_port){
-        .channels = rank->channels,
-        .sink = rank->sink_mr.local,
-        .num_steps = 1,
-        .steps = {{.begin = 0, .end = NIC_HOST_HEAP_BYTES, .own = rank->heap_mr.local}},
-        .peer_keys = rank->peer_keys};
+    rank->port = (struct weft__nic_port){.rank = rank_idx,
+                                         .channels = rank->channels,
+                                         .sink = rank->sink_mr.local,
+                                         .last_step = rank->step};
 }
 
 static weft_result connect_all(struct nic_host *host)
@@ -154,6 +156,7 @@ weft_result nic_host_try(struct nic_host *host, int num_ranks, enum nic_host_mem
 
 static void unmake(struct nic_rank *rank)
 {
+    free(rank->step);
     for (int peer = 0; peer < NIC_HOST_MAX_RANKS; peer++)
         weft__nic_qp_destroy(&rank->qps[peer]);
     weft__nic_umem_destroy(&rank->completion_umem);

@@ -25,7 +25,7 @@ struct nic_rank {
     struct weft__nic_umem send_umem, completion_umem;
     struct weft__nic_qp qps[NIC_HOST_MAX_RANKS]; /* by peer */
     struct weft__nic_channel channels[NIC_HOST_MAX_RANKS];
-    struct weft__nic_key peer_keys[NIC_HOST_MAX_RANKS * WEFT__NIC_MAX_STEPS];
+    struct weft__nic_step *step; /* the heap */
     struct weft__nic_port port;
     uint64_t sink;
 };
