@@ -29,8 +29,8 @@ struct actor {
 static int open_actor(struct ranks_context *context, struct actor *actor)
 {
     actor->context = context;
-    CHECK_OK(ranks_comm_create(context, NULL, &actor->comm));
-    CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
+    actor->comm = ranks_comm(context, NULL);
+    actor->stream = ranks_stream(context);
     for (int i = 0; i < NUM_BLOCKS; i++) {
         void *block;
         CHECK_OK(weft_memory_alloc(actor->comm, block_bytes[i], &block));
@@ -46,10 +46,7 @@ static int close_actor(struct actor *actor)
     for (int i = 0; i < NUM_BLOCKS; i++) {
         tests_free(actor->expected[i]);
         tests_free(actor->contents[i]);
-        CHECK_OK(weft_memory_free(actor->comm, actor->blocks[i]));
     }
-    CHECK_OK(weft_stream_destroy(actor->stream));
-    CHECK_OK(weft_comm_destroy(actor->comm));
     return 0;
 }
 

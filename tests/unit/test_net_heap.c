@@ -81,18 +81,10 @@ static int open_scene(struct ranks_context *context, struct scene *scene)
     void *rest;
     registering = WORKS;
     *scene = (struct scene){.context = context};
-    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES),
-                               &scene->comm));
-    CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
+    scene->comm = ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES));
+    scene->stream = ranks_stream(context);
     scene->has_writes = strcmp(scene->comm->network->engine, "ucx") == 0;
     CHECK_OK(weft_heap_alloc(scene->comm, committed_bytes(scene) - SPARE_BYTES, &rest));
-    return 0;
-}
-
-static int close_scene(const struct scene *scene)
-{
-    CHECK_OK(weft_stream_destroy(scene->stream));
-    CHECK_OK(weft_comm_destroy(scene->comm));
     return 0;
 }
 
@@ -170,10 +162,8 @@ static int get_half(const struct scene *scene)
 TEST_ON_RANKS_OVER_ENGINES(what_has_grown_is_written, RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
-    if (open_scene(context, &scene) != 0 || alloc_halves(&scene) != 0 ||
-        check_all_written(&scene) != 0 || get_half(&scene) != 0)
-        return 1;
-    return close_scene(&scene);
+    return open_scene(context, &scene) || alloc_halves(&scene) || check_all_written(&scene) ||
+           get_half(&scene);
 }
 
 /* What is put meanwhile, from and to older memory, is none of its business. */
@@ -202,9 +192,7 @@ TEST_ON_RANKS_OVER_ENGINES(heaps_grow_while_others_put, RANKS_PROCESSES, NUM_RAN
     for (size_t byte = 0; byte < HALF_BYTES / PUT_BYTES * (size_t)PUT_BYTES; byte++)
         CHECK(scene.halves[1][byte] == value_at(partner_of(&scene), 1, byte), "byte %zu is wrong",
               byte);
-    if (alloc_halves(&scene) != 0 || check_all_written(&scene) != 0)
-        return 1;
-    return close_scene(&scene);
+    return alloc_halves(&scene) || check_all_written(&scene);
 }
 
 /* ---------------------------------------------------------------- failures */
@@ -236,7 +224,7 @@ TEST_ON_RANKS_OVER(what_a_rank_cannot_register_goes_in_messages, "ucx", RANKS_PR
     if (alloc_halves(&scene) != 0 || put_half(&scene, 1, &written) != 0)
         return 1;
     CHECK(written > HALF_BYTES / 2, "%llu bytes are written", (unsigned long long)written);
-    return close_scene(&scene);
+    return 0;
 }
 
 TEST_ON_RANKS_OVER(a_heap_may_grow_too_often, "ucx", RANKS_PROCESSES, NUM_RANKS)
@@ -250,7 +238,5 @@ TEST_ON_RANKS_OVER(a_heap_may_grow_too_often, "ucx", RANKS_PROCESSES, NUM_RANKS)
     CHECK(strstr(weft__last_error(), "more than 32 steps") != NULL, "%s", weft__last_error());
     CHECK(scene.comm->network->num_steps == WEFT__NET_MAX_STEPS, "%u steps",
           scene.comm->network->num_steps);
-    if (alloc_halves(&scene) != 0 || put_half(&scene, 0, &written) != 0)
-        return 1;
-    return close_scene(&scene);
+    return alloc_halves(&scene) || put_half(&scene, 0, &written);
 }
