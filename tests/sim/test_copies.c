@@ -100,59 +100,39 @@ static int check(struct area *area, int32_t rank)
     return num_wrong;
 }
 
-static int run_rank(int32_t number, void *argument)
+static int run_all(weft_comm *comm, weft_stream *stream, void *area)
 {
-    const struct sim_job *job = argument;
-    weft_comm *comm;
-    weft_stream *stream;
-    void *area;
-    if (sim_job_open(job, number, &comm) != WEFT_OK ||
-        weft_heap_alloc(comm, sizeof(struct area), &area) != WEFT_OK ||
-        weft_stream_create(comm, &stream) != WEFT_OK)
-        return 1;
-    fill(area, number);
-    int failed = call_all(comm, area, stream) != WEFT_OK ||
-                 weft_stream_synchronize(stream) != WEFT_OK || check(area, number);
-    failed |= weft_comm_host_barrier(comm) != WEFT_OK;
-    failed |= weft_stream_destroy(stream) != WEFT_OK;
-    failed |= weft_heap_free(comm, area) != WEFT_OK;
-    return failed | (weft_comm_destroy(comm) != WEFT_OK);
+    const int32_t rank = weft_comm_rank(comm);
+    fill(area, rank);
+    return call_all(comm, area, stream) != WEFT_OK || weft_stream_synchronize(stream) != WEFT_OK ||
+           check(area, rank);
 }
 
-static void run_schedule(uint64_t seed, int32_t site, struct weft__sim_result *result)
+static int run_rank(int32_t number, void *job)
 {
-    struct sim_job job = {
-        .num_nodes = seed % 2 ? 2 : 1, .ranks_per_node = seed % 2 ? 2 : 4, .weakened_site = site};
+    return sim_job_use_block(job, number, sizeof(struct area), run_all);
+}
+
+static void run_schedule(const void *none, uint64_t seed, int32_t weakened_site,
+                         struct weft__sim_result *result)
+{
+    struct sim_job job = {.num_nodes = seed % 2 ? 2 : 1,
+                          .ranks_per_node = seed % 2 ? 2 : 4,
+                          .weakened_site = weakened_site};
+    (void)none;
     sim_job_run(&job, run_rank, &job, seed, result);
 }
 
-TEST(copies_do_not_depend_on_the_schedule)
+TEST_CALL(copies_do_not_depend_on_the_schedule,
+          schedules_expect_sound(&(struct schedules){run_schedule, NULL, NUM_SEEDS}))
+
+static int is_of_copies(const struct weft__sim_site *site)
 {
-    static struct weft__sim_result result; /* large */
-    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        run_schedule(seed, WEFT__SIM_NO_SITE, &result);
-        sim_expect_sound(&result, seed);
-    }
+    return strstr(site->file, "add_copies.c") != NULL && strcmp(site->kind, "warp sync") == 0;
 }
 
 TEST(every_sync_is_needed)
 {
-    static struct weft__sim_result result;
-    int num_sites = 0, num_needless = 0;
-    for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
-        const struct weft__sim_site *site = weft__sim_site(i);
-        uint64_t seed = 0;
-        if (strstr(site->file, "add_copies.c") == NULL || strcmp(site->kind, "warp sync") != 0)
-            continue;
-        do
-            run_schedule(seed, i, &result);
-        while (!sim_is_caught(&result) && ++seed < SEEDS_WEAKENED);
-        num_needless += seed == SEEDS_WEAKENED;
-        if (seed == SEEDS_WEAKENED)
-            print_error("without the %s at %s:%d nothing is found\n", site->kind, site->file,
-                        site->line);
-        num_sites++;
-    }
-    assert_int_equal(num_needless, 0);
-    assert_int_equal(num_sites, 2);
+    const struct schedules schedules = {run_schedule, NULL, SEEDS_WEAKENED};
+    assert_int_equal(schedules_expect_needed(&schedules, is_of_copies), 2);
 }

@@ -10,7 +10,7 @@
 enum { NUM_SEEDS = 20, SEEDS_OF_BALANCE = 60, SEEDS_WEAKENED = 20, NUM_EXPERTS = 9 };
 
 /* 0: as it must be. */
-static int run_cases(weft_comm *comm, weft_stream *stream, char *block)
+static int run_cases(weft_comm *comm, weft_stream *stream, void *block)
 {
     static char before[GATE_BLOCK_BYTES];
     struct gate_case drawn;
@@ -35,9 +35,9 @@ static int run_cases(weft_comm *comm, weft_stream *stream, char *block)
 }
 
 /* 0: the biases are as they must be, and the counts are cleared. */
-static int run_balance(weft_comm *comm, weft_stream *stream, char *block)
+static int run_balance(weft_comm *comm, weft_stream *stream, void *block)
 {
-    float *bias = (float *)block;
+    float *bias = block;
     int32_t *counts = (int32_t *)block + NUM_EXPERTS;
     const weft_gate_balance_args args = {.size = sizeof args,
                                          .bias = bias,
@@ -61,75 +61,49 @@ static int run_balance(weft_comm *comm, weft_stream *stream, char *block)
 
 struct run {
     struct sim_job job;
-    int (*of)(weft_comm *comm, weft_stream *stream, char *block);
+    int (*use)(weft_comm *comm, weft_stream *stream, void *block);
 };
 
 static int run_rank(int32_t number, void *argument)
 {
-    struct run *run = argument;
-    weft_comm *comm;
-    weft_stream *stream;
-    void *block;
-    if (sim_job_open(&run->job, number, &comm) != WEFT_OK ||
-        weft_heap_alloc(comm, GATE_BLOCK_BYTES, &block) != WEFT_OK ||
-        weft_stream_create(comm, &stream) != WEFT_OK)
-        return 1;
-    int failed = run->of(comm, stream, block);
-    failed |= weft_stream_destroy(stream) != WEFT_OK;
-    failed |= weft_heap_free(comm, block) != WEFT_OK;
-    return failed | (weft_comm_destroy(comm) != WEFT_OK);
+    const struct run *run = argument;
+    return sim_job_use_block(&run->job, number, GATE_BLOCK_BYTES, run->use);
 }
 
-/* Returns whether the run was caught. */
-static int run_schedule(int (*of)(weft_comm *, weft_stream *, char *), uint64_t seed, int32_t site,
-                        struct weft__sim_result *result)
+static void run_schedule(const void *job, uint64_t seed, int32_t weakened_site,
+                         struct weft__sim_result *result)
 {
-    struct run run = {{.num_nodes = 1, .ranks_per_node = 1, .weakened_site = site}, of};
+    struct run run = *(const struct run *)job;
+    run.job.weakened_site = weakened_site;
     sim_job_run(&run.job, run_rank, &run, seed, result);
-    return sim_is_caught(result);
 }
 
-static void run_schedules(int (*of)(weft_comm *, weft_stream *, char *), uint64_t num_seeds)
+static const struct run cases = {{.num_nodes = 1, .ranks_per_node = 1}, run_cases},
+                        balance = {{.num_nodes = 1, .ranks_per_node = 1}, run_balance};
+
+TEST_CALL(gates_have_the_bits_of_the_cpu_machine,
+          schedules_expect_sound(&(struct schedules){run_schedule, &cases, NUM_SEEDS}))
+TEST_CALL(biases_do_not_depend_on_the_schedule,
+          schedules_expect_sound(&(struct schedules){run_schedule, &balance, SEEDS_OF_BALANCE}))
+
+static int is_in_balance(const struct weft__sim_site *site)
 {
-    static struct weft__sim_result result; /* large */
-    for (uint64_t seed = 0; seed < num_seeds; seed++) {
-        run_schedule(of, seed, WEFT__SIM_NO_SITE, &result);
-        sim_expect_sound(&result, seed);
-    }
+    return strstr(site->file, "gate_balance.c") != NULL && strcmp(site->kind, "warp sync") == 0;
 }
 
-TEST(gates_have_the_bits_of_the_cpu_machine)
+static int is_in_cases(const struct weft__sim_site *site)
 {
-    run_schedules(run_cases, NUM_SEEDS);
-}
-
-TEST(biases_do_not_depend_on_the_schedule)
-{
-    run_schedules(run_balance, SEEDS_OF_BALANCE);
+    return strstr(site->file, "programs/gate/") != NULL && strcmp(site->kind, "warp sync") == 0 &&
+           !is_in_balance(site);
 }
 
 /* A sync of lanes is not there: a schedule shows it. Blocks have one warp here, and need no sync of
  * their own. */
 TEST(every_sync_is_needed)
 {
-    static struct weft__sim_result result;
-    int num_sites = 0, num_needless = 0;
-    for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
-        const struct weft__sim_site *site = weft__sim_site(i);
-        const int is_balance = strstr(site->file, "gate_balance.c") != NULL;
-        uint64_t seed = 0;
-        if (strstr(site->file, "programs/gate/") == NULL || strcmp(site->kind, "warp sync") != 0)
-            continue;
-        while (seed < SEEDS_WEAKENED &&
-               !run_schedule(is_balance ? run_balance : run_cases, seed, i, &result))
-            seed++;
-        num_needless += seed == SEEDS_WEAKENED;
-        if (seed == SEEDS_WEAKENED)
-            print_error("without the %s at %s:%d nothing is found\n", site->kind, site->file,
-                        site->line);
-        num_sites++;
-    }
-    print_message("%d sites\n", num_sites);
-    assert_int_equal(num_needless, 0);
-    assert_true(num_sites > 10);
+    const struct schedules of_cases = {run_schedule, &cases, SEEDS_WEAKENED},
+                           of_balance = {run_schedule, &balance, SEEDS_WEAKENED};
+    assert_true(schedules_expect_needed(&of_cases, is_in_cases) +
+                    schedules_expect_needed(&of_balance, is_in_balance) >
+                10);
 }

@@ -73,30 +73,26 @@ static int run_form(weft_comm *comm, weft_stream *stream, struct area *area, int
            memcmp(area->back, expected.back, sizeof area->back) != 0;
 }
 
-static int run_rank(int32_t number, void *argument)
+static int run_forms(weft_comm *comm, weft_stream *stream, void *area)
 {
-    weft_comm *comm;
-    weft_stream *stream;
-    void *area;
     int failed = 0;
-    if (sim_job_open(argument, number, &comm) != WEFT_OK ||
-        weft_heap_alloc(comm, sizeof(struct area), &area) != WEFT_OK ||
-        weft_stream_create(comm, &stream) != WEFT_OK)
-        return 1;
     for (int form = 0; form < NUM_FORMS; form++)
         failed |= run_form(comm, stream, area, form);
-    failed |= weft_stream_destroy(stream) != WEFT_OK;
-    failed |= weft_heap_free(comm, area) != WEFT_OK;
-    return failed | (weft_comm_destroy(comm) != WEFT_OK);
+    return failed;
 }
 
-TEST(rows_are_those_of_the_cpu_machine)
+static int run_rank(int32_t number, void *job)
 {
-    static struct weft__sim_result result; /* large */
-    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        struct sim_job job = {
-            .num_nodes = 1, .ranks_per_node = 1, .weakened_site = WEFT__SIM_NO_SITE};
-        sim_job_run(&job, run_rank, &job, seed, &result);
-        sim_expect_sound(&result, seed);
-    }
+    return sim_job_use_block(job, number, sizeof(struct area), run_forms);
 }
+
+static void run_schedule(const void *none, uint64_t seed, int32_t weakened_site,
+                         struct weft__sim_result *result)
+{
+    struct sim_job job = {.num_nodes = 1, .ranks_per_node = 1, .weakened_site = weakened_site};
+    (void)none;
+    sim_job_run(&job, run_rank, &job, seed, result);
+}
+
+TEST_CALL(rows_are_those_of_the_cpu_machine,
+          schedules_expect_sound(&(struct schedules){run_schedule, NULL, NUM_SEEDS}))
