@@ -31,9 +31,11 @@ set(sim_sources
   machine/sim/sim_heap.c
   machine/sim/instrument.c
   machine/sim/sim_launch.c
-
   machine/sim/sim_memory.c
+  machine/sim/sim_nic.c
   machine/sim/sim_packets.c
+  machine/sim/nic_fiber.c
+  machine/sim/nic_words.c
   machine/sim/policy.c
   machine/sim/primitives.c
   machine/sim/sim_quantise.c
@@ -76,6 +78,7 @@ set(sim_host_sources
   machine/cpu/rows_base.c
   ${wide_row_sources}
   machine/fiber.c
+  ${nic_model_sources}
   ${ops_sources} ${ep_sources} ${coll_sources} ${api_sources})
 
 # Source lines for reports. clang leaves out by default the table that libdw looks addresses up in.

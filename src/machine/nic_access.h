@@ -21,23 +21,20 @@ struct wp_nic_part {
     uint64_t num_bytes;
 };
 
-/* The key of an offset in the own heap, or the peer's if keys[] are of a peer; the part ends where
- * the step does. */
-WP_FN struct weft__nic_key wp_nic_find_key(const struct weft__nic_port *port,
-                                           const struct weft__nic_key *keys, uint64_t offset,
-                                           uint64_t *num_bytes)
+/* The key of an offset in the heap of a rank; the part ends where the step does. */
+WP_FN struct weft__nic_key wp_nic_find_key(const struct weft__nic_port *port, int32_t rank,
+                                           uint64_t offset, uint64_t *num_bytes)
 {
     struct weft__nic_key key = {offset, 0};
-    const uint32_t num_steps = wp_nic_load_steps(&port->num_steps);
-    for (uint32_t i = 0; i < num_steps; i++) {
-        const struct weft__nic_step *step = &port->steps[i];
-        if (offset < step->begin || offset >= step->end)
-            continue;
-        key = keys != NULL ? keys[i] : step->own;
-        key.address += offset - step->begin;
-        if (*num_bytes > step->end - offset)
-            *num_bytes = step->end - offset;
-    }
+    const struct weft__nic_step *step = wp_nic_load_step(&port->last_step);
+    while (step != NULL && offset < step->begin)
+        step = step->before;
+    if (step == NULL || offset >= step->end)
+        return key;
+    key = step->keys[rank];
+    key.address += offset - step->begin;
+    if (*num_bytes > step->end - offset)
+        *num_bytes = step->end - offset;
     return key;
 }
 
@@ -46,16 +43,14 @@ WP_FN struct wp_nic_part wp_nic_find_part(const struct weft__nic_port *port,
                                           const struct wp_access *access, uint64_t begin)
 {
     const int is_get = access->operation == WP_ACCESS_GET;
-    const struct weft__nic_key *keys =
-        &port->peer_keys[(uint64_t)access->rank * WEFT__NIC_MAX_STEPS];
     struct wp_nic_part part;
     part.num_bytes = access->num_bytes - begin;
     if (part.num_bytes > WEFT__NIC_MAX_MESSAGE_BYTES)
         part.num_bytes = WEFT__NIC_MAX_MESSAGE_BYTES;
-    part.own = wp_nic_find_key(port, NULL, (is_get ? access->target : access->source) + begin,
+    part.own = wp_nic_find_key(port, port->rank, (is_get ? access->target : access->source) + begin,
                                &part.num_bytes);
-    part.peer = wp_nic_find_key(port, keys, (is_get ? access->source : access->target) + begin,
-                                &part.num_bytes);
+    part.peer = wp_nic_find_key(
+        port, access->rank, (is_get ? access->source : access->target) + begin, &part.num_bytes);
     return part;
 }
 
@@ -79,15 +74,13 @@ WP_FN struct weft__nic_request wp_nic_word_request(const struct weft__nic_port *
                                                    const struct wp_access *access,
                                                    enum weft__nic_opcode opcode)
 {
-    const struct weft__nic_key *keys =
-        &port->peer_keys[(uint64_t)access->rank * WEFT__NIC_MAX_STEPS];
     uint64_t num_bytes = WEFT__NIC_ATOMIC_BYTES;
     struct weft__nic_key own = port->sink;
     if (access->operation == WP_ACCESS_FETCH_ADD)
-        own = wp_nic_find_key(port, NULL, access->target, &num_bytes);
+        own = wp_nic_find_key(port, port->rank, access->target, &num_bytes);
     const uint64_t word = access->operation == WP_ACCESS_FLUSH ? 0 : access->word;
     struct weft__nic_request request = wp_nic_request(
-        opcode, own, wp_nic_find_key(port, keys, word, &num_bytes), WEFT__NIC_ATOMIC_BYTES);
+        opcode, own, wp_nic_find_key(port, access->rank, word, &num_bytes), WEFT__NIC_ATOMIC_BYTES);
     request.addend = access->add;
     return request;
 }

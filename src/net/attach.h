@@ -20,7 +20,7 @@ struct weft__network {
     struct weft__nic_adapter *nic;         /* programs post to it; NULL: to the queues above */
     const char *engine;
     int has_writes;           /* the engine, on any rank: so all tell of their memory */
-    uint32_t num_steps;       /* of region 0 that the engine knows, the same on all ranks */
+    uint32_t num_steps;       /* of region 0 that the engine or the NIC knows, as on all ranks */
     uint64_t heap_bytes;      /* that are in them, or could not be */
     const char *gpu_obstacle; /* to the registration of GPUs' memory; NULL: none */
     char devices[WEFT__NET_DEVICES_BYTES];

@@ -46,37 +46,54 @@ struct registration {
     uint32_t number;
     struct registered {
         struct weft__net_region_card net;
-        struct weft__nic_key nic; /* of a step, if there is a NIC */
-    } own, *all;                  /* [num_ranks] */
+        struct weft__nic_key nic;
+    } own, *all; /* [num_ranks] */
 };
 
-/* The parts of others than the heap are on GPUs, whose programs post to no NIC yet. */
-static weft_result register_with_nic(struct registration *registration)
+/* Steps of the heap are for writes of the engine, and for the NIC. */
+static int is_for_engine(const struct registration *registration)
 {
-    struct weft__nic_adapter *nic = registration->comm->network->nic;
-    if (nic == NULL || registration->part != NULL)
-        return WEFT_OK;
-    return weft__nic_adapter_add_step(nic, registration->begin, registration->num_bytes,
-                                      &registration->own.nic);
+    return registration->part != NULL || registration->comm->network->has_writes;
+}
+
+/* The parts of others than the heap are on GPUs, whose programs post to no NIC yet. */
+static struct weft__nic_adapter *nic_for(const struct registration *registration)
+{
+    return registration->part == NULL ? registration->comm->network->nic : NULL;
+}
+
+static weft_result register_with_engine(struct weft__net *net,
+                                        const struct registration *registration)
+{
+    const struct weft__net_part *part = registration->part;
+    if (part != NULL)
+        return weft__net_reg(net, registration->number, part->memory, part->num_bytes, part->kind);
+    return weft__net_reg_step(net, registration->number,
+                              weft__net_place(WEFT__NET_HEAP_REGION, registration->begin),
+                              registration->num_bytes);
+}
+
+static weft_result register_with_both(struct weft__net *net, struct registration *registration)
+{
+    struct weft__nic_adapter *nic = nic_for(registration);
+    if (is_for_engine(registration)) {
+        WEFT__TRY(register_with_engine(net, registration));
+        weft__net_tell_region(net, registration->number, &registration->own.net);
+    }
+    const weft_result result =
+        nic == NULL ? WEFT_OK
+                    : weft__nic_adapter_add_step(nic, registration->begin, registration->num_bytes,
+                                                 &registration->own.nic);
+    if (result != WEFT_OK && is_for_engine(registration))
+        weft__net_unreg(net, registration->number);
+    return result;
 }
 
 static weft_result register_part(struct weft__net *net, void *context)
 {
-    struct registration *registration = context;
-    const struct weft__net_part *part = registration->part;
     char reason[WEFT__NET_REASON_BYTES];
-    weft_result result =
-        part != NULL
-            ? weft__net_reg(net, registration->number, part->memory, part->num_bytes, part->kind)
-            : weft__net_reg_step(net, registration->number,
-                                 weft__net_place(WEFT__NET_HEAP_REGION, registration->begin),
-                                 registration->num_bytes);
-    if (result == WEFT_OK)
-        result = register_with_nic(registration);
-    if (result == WEFT_OK) {
-        weft__net_tell_region(net, registration->number, &registration->own.net);
+    if (register_with_both(net, context) == WEFT_OK)
         return WEFT_OK;
-    }
     snprintf(reason, sizeof(reason), "%s", weft__last_error());
     return weft__error(WEFT_ERROR_UNSUPPORTED, "cannot register memory with the network: %s",
                        reason);
@@ -87,21 +104,34 @@ static weft_result learn_all(struct weft__net *net, void *context)
     const struct registration *registration = context;
     const weft_comm *comm = registration->comm;
     const int32_t *node_of_rank = comm->topology.node_of_rank;
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        if (node_of_rank[rank] != node_of_rank[comm->rank])
+    struct weft__nic_adapter *nic = nic_for(registration);
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (node_of_rank[rank] == node_of_rank[comm->rank])
+            continue;
+        if (is_for_engine(registration))
             WEFT__TRY(weft__net_learn_region(net, rank, registration->number,
                                              &registration->all[rank].net));
-    if (comm->network->nic == NULL || registration->part != NULL)
-        return WEFT_OK;
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        weft__nic_adapter_learn_key(comm->network->nic, rank, &registration->all[rank].nic);
-    weft__nic_adapter_open_step(comm->network->nic);
+        if (nic != NULL)
+            weft__nic_adapter_learn_key(nic, rank, &registration->all[rank].nic);
+    }
+    return WEFT_OK;
+}
+
+static weft_result open_step(struct weft__net *net, void *context)
+{
+    (void)net;
+    if (nic_for(context) != NULL)
+        weft__nic_adapter_open_step(nic_for(context));
     return WEFT_OK;
 }
 
 static weft_result unregister(struct weft__net *net, void *context)
 {
-    weft__net_unreg(net, ((const struct registration *)context)->number);
+    const struct registration *registration = context;
+    if (is_for_engine(registration))
+        weft__net_unreg(net, registration->number);
+    if (nic_for(registration) != NULL)
+        weft__nic_adapter_drop_step(nic_for(registration));
     return WEFT_OK;
 }
 
@@ -116,8 +146,8 @@ static weft_result introduce(weft_comm *comm, struct registration *registration)
     if (result == WEFT_OK)
         result = weft__comm_agree(comm, weft__progress_act(progress, learn_all, registration),
                                   "learn of memory in the network");
-    if (result != WEFT_OK && own == WEFT_OK)
-        weft__progress_act(progress, unregister, registration);
+    if (own == WEFT_OK)
+        weft__progress_act(progress, result == WEFT_OK ? open_step : unregister, registration);
     free(registration->all);
     return result;
 }
@@ -153,7 +183,7 @@ static weft_result introduce_step(weft_comm *comm, uint64_t begin, uint64_t end)
                                         .begin = begin,
                                         .num_bytes = end - begin,
                                         .number = WEFT__NET_MAX_REGIONS + network->num_steps};
-    if (network->num_steps == WEFT__NET_MAX_STEPS)
+    if (network->has_writes && network->num_steps == WEFT__NET_MAX_STEPS)
         return weft__error(WEFT_ERROR_UNSUPPORTED, "the heap has grown in more than %d steps",
                            WEFT__NET_MAX_STEPS);
     WEFT__TRY(introduce(comm, &registration));
@@ -165,12 +195,14 @@ weft_result weft__net_add_step(weft_comm *comm)
 {
     const uint64_t begin = comm->network->heap_bytes;
     const uint64_t end = atomic_load(weft__heap_backed_bytes(comm->heap));
-    comm->network->heap_bytes = end;
     if (end == begin)
         return WEFT_OK;
     const weft_result result = introduce_step(comm, begin, end);
-    if (result == WEFT_OK || comm->network->nic != NULL)
+    if (result != WEFT_OK && comm->network->nic != NULL)
         return result;
+    comm->network->heap_bytes = end;
+    if (result == WEFT_OK)
+        return WEFT_OK;
     weft__log(WEFT__LOG_WARN, comm->rank,
               "puts to bytes %llu to %llu of the heap go in messages: %s",
               (unsigned long long)begin, (unsigned long long)end, weft__last_error());

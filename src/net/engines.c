@@ -63,6 +63,10 @@ static weft_result check_initiator(const struct weft__net_config *config)
                            "WEFT_NET_INITIATOR is model, whose packets keep their order over "
                            "engine tcp alone; WEFT_NET is %.32s",
                            config->engine);
+    if (config->initiator == WEFT__NET_BY_MODEL && config->demand == WEFT__NET_RDMA)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "WEFT_NET_INITIATOR is model, whose packets go over engine tcp, which "
+                           "has no RDMA; WEFT_NET_TRANSPORT is rdma: it must be any");
     return WEFT_OK;
 }
 

@@ -45,7 +45,8 @@ struct weft__net_peer {
     uint64_t next_sequence, num_acknowledged;
     struct weft__net_operations held, unsent;
     uint64_t num_writes, num_writes_flushed;
-    uint32_t num_staged; /* messages whose payload has been copied from where the net cannot load */
+    /* Messages whose payload has been copied from where the net cannot load; no packets. */
+    uint32_t num_staged;
     enum { WEFT__NET_NOT_FLUSHING, WEFT__NET_FLUSHING } write_flush;
     struct weft__net_waiting *flushes;
     struct weft__net_fetch *first_fetch, *last_fetch; /* in the order in which they were asked */

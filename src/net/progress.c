@@ -19,9 +19,10 @@ enum {
         100, /* at most: what can be set in memory alone, as by a GPU, wakes nobody */
     DEFAULT_POST_TIMEOUT_MS = 60000,
     FAILED_CLOSE_MS =
-        200,         /* when nobody waits for what was sent, and some do not take it any more */
-    END_MS = 1000,   /* to take what was posted; it can take longer only if a peer is stuck */
-    NAP_NS = 500000, /* the net rests for one or two, when who drove it has gone to work */
+        200,       /* when nobody waits for what was sent, and some do not take it any more */
+    END_MS = 1000, /* to take what was posted; it can take longer only if a peer is stuck */
+    END_SLEEP_NS = 10000000,
+    NAP_NS = 500000,      /* the net rests for one or two, when who drove it has gone to work */
     DEVICE_NAP_NS = 50000 /* a device cannot wake the thread */
 };
 
@@ -93,6 +94,15 @@ void weft__progress_run(struct weft__progress *progress)
     (void)run_once(progress);
 }
 
+static int take_last(struct weft__progress *progress)
+{
+    int num_events = weft__progress_take(progress);
+    num_events += weft__net_progress(progress->net);
+    num_events += weft__progress_step_nic(progress);
+    num_events += weft__progress_complete(progress);
+    return num_events;
+}
+
 /* Work that is not done when the net is closed has failed. */
 static void end(struct weft__progress *progress)
 {
@@ -101,10 +111,9 @@ static void end(struct weft__progress *progress)
     pthread_mutex_lock(&progress->rounds);
     while ((weft__progress_has_work(progress) || !weft__progress_nic_is_idle(progress)) &&
            weft__now_ns() < deadline_ns) {
-        weft__progress_take(progress);
-        weft__net_progress(progress->net);
-        weft__progress_step_nic(progress);
-        weft__progress_complete(progress);
+        const struct timespec longest = {.tv_nsec = END_SLEEP_NS};
+        if (take_last(progress) == 0 && weft__net_arm(progress->net) == WEFT__NET_ARMED)
+            sleep_until_woken(progress, FOR_THE_NET, &longest);
     }
     if (status != NULL && atomic_load(&status->result) != WEFT_OK)
         weft__net_set_close_ms(progress->net, FAILED_CLOSE_MS);

@@ -38,11 +38,11 @@ struct weft__progress {
     char message[WEFT__ERROR_BYTES];
 };
 
-/* Without a NIC it is idle. */
+/* Without a NIC it is idle; from any thread. */
 int weft__progress_nic_is_idle(const struct weft__progress *progress);
 int weft__progress_step_nic(struct weft__progress *progress);
 
-/* Whether something is posted that nobody has taken; from any thread. */
+/* Whether something is posted that can be taken now; from any thread. */
 int weft__progress_has_work(const struct weft__progress *progress);
 
 /* By who holds `rounds`: takes what is posted, moves the net on, tells of failures, completes what

@@ -156,10 +156,16 @@ static int complete_work(struct weft__progress *progress, struct weft__line *lin
     return 1;
 }
 
+/* Else who moves the NIC on takes it afterwards. */
+static int can_be_taken(const struct weft__progress *progress, const struct wp_access *work)
+{
+    return work != NULL && !waits_for_nic(progress, work);
+}
+
 int weft__progress_has_work(const struct weft__progress *progress)
 {
-    return weft__line_next_work(&progress->own) != NULL ||
-           weft__line_next_work(&progress->device) != NULL ||
+    return can_be_taken(progress, weft__line_next_work(&progress->own)) ||
+           can_be_taken(progress, weft__line_next_work(&progress->device)) ||
            (progress->options.nic != NULL && weft__nic_adapter_is_rung(progress->options.nic));
 }
 

@@ -327,7 +327,6 @@ int weft__net_send_packet(struct weft__net *net, int32_t peer, const void *bytes
     operation->header.kind = WEFT__NET_PACKET;
     operation->header.num_bytes = num_bytes;
     operation->payload = operation->staged = copy;
-    net->peers[peer].num_staged++;
     weft__net_send(operation);
     return 1;
 }

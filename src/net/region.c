@@ -338,5 +338,6 @@ void weft__net_unstage(struct weft__net_operation *operation)
         return;
     free(operation->staged);
     operation->staged = NULL;
-    operation->net->peers[operation->peer].num_staged--;
+    if (operation->header.kind != WEFT__NET_PACKET)
+        operation->net->peers[operation->peer].num_staged--;
 }

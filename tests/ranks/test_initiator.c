@@ -19,7 +19,7 @@ static const weft_comm_config config = {.size = sizeof config,
 
 struct refusal {
     const char *name, *value; /* of the last rank, if it is another one */
-    const char *engine;
+    const char *engine, *transport;
     weft_result result;
     const char *told, *others_are_told;
 };
@@ -30,6 +30,7 @@ static int be_refused(struct ranks_context *context)
     const int is_odd = context->rank == NUM_RANKS - 1;
     weft_comm *comm;
     setenv("WEFT_NET", refusal->engine, 1);
+    setenv("WEFT_NET_TRANSPORT", refusal->transport, 1);
     setenv("WEFT_NET_INITIATOR", is_odd ? refusal->value : refusal->name, 1);
     CHECK_ERROR(ranks_comm_create(context, &config, &comm), refusal->result,
                 is_odd ? refusal->told : refusal->others_are_told);
@@ -45,13 +46,18 @@ static int be_refused(struct ranks_context *context)
 
 #define INITIATORS "WEFT_NET_INITIATOR is host on rank 0 and model on rank 3"
 #define LACKS      "WEFT_NET_INITIATOR is gpu; weft cannot make the queues of a NIC"
-REFUSED(ranks_must_have_the_same, "host", "model", "tcp", WEFT_ERROR_MISMATCH, INITIATORS,
+#define NO_RDMA    "engine tcp, which has no RDMA; WEFT_NET_TRANSPORT is rdma"
+REFUSED(ranks_must_have_the_same, "host", "model", "tcp", "any", WEFT_ERROR_MISMATCH, INITIATORS,
         INITIATORS)
-REFUSED(a_gpu_lacks_its_queues, "gpu", "gpu", "tcp", WEFT_ERROR_UNSUPPORTED, LACKS, LACKS)
-REFUSED(one_that_lacks_it_is_named, "host", "gpu", "tcp", WEFT_ERROR_UNSUPPORTED, LACKS,
+REFUSED(a_gpu_lacks_its_queues, "gpu", "gpu", "tcp", "any", WEFT_ERROR_UNSUPPORTED, LACKS, LACKS)
+REFUSED(one_that_lacks_it_is_named, "host", "gpu", "tcp", "any", WEFT_ERROR_UNSUPPORTED, LACKS,
         "rank 3: WEFT_NET_INITIATOR is gpu")
-REFUSED(the_model_needs_an_order, "model", "model", "ucx", WEFT_ERROR_UNSUPPORTED,
+REFUSED(the_model_needs_an_order, "model", "model", "ucx", "any", WEFT_ERROR_UNSUPPORTED,
         "over engine tcp alone; WEFT_NET is ucx", "over engine tcp alone; WEFT_NET is ucx")
+REFUSED(the_model_has_no_rdma, "model", "model", "auto", "rdma", WEFT_ERROR_UNSUPPORTED, NO_RDMA,
+        NO_RDMA)
+REFUSED(the_model_over_tcp_has_no_rdma, "model", "model", "tcp", "rdma", WEFT_ERROR_UNSUPPORTED,
+        NO_RDMA, NO_RDMA)
 
 /* ---------------------------------------------------------------- the model carries it */
 

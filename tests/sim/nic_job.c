@@ -201,7 +201,8 @@ static struct weft__nic_unit late_cqe;
 static void complete_late(void)
 {
     const struct weft__nic_tail tail = {.opcode = WEFT__NIC_CQE_REQUEST};
-    nic_store_release32(&late_cqe.words[WEFT__NIC_CQE_TAIL_WORD], weft__nic_encode_tail(&tail));
+    sim_nic_store_release_u32(&late_cqe.words[WEFT__NIC_CQE_TAIL_WORD],
+                              weft__nic_encode_tail(&tail));
 }
 
 /* The NIC is done after the deadline, but before the waiter goes on. */
@@ -220,7 +221,6 @@ static int run_rank(int32_t rank, void *argument)
     const struct nic_job job = *(const struct nic_job *)argument;
     (void)rank;
     memset(state, 0, sizeof *state);
-    nic_clocks_reset();
     sim_shadow_set(&state->memory, sizeof state->memory, SIM_CONTENT_ANY);
     state->job = job;
     state->num_posters = 2 + (int32_t)sim_random(NIC_JOB_MAX_POSTERS - 1);

@@ -2,7 +2,7 @@
 /* The files of nic_job.h share words, and the state of a run. */
 #pragma once
 
-#include "machine/sim/world.h"
+#include "machine/sim/nic_words.h"
 #include "net/nic/model.h"
 #include "net/nic/model_cable.h"
 #include "net/nic/queue.h"
@@ -42,13 +42,8 @@ struct nic_job_state {
 };
 extern struct nic_job_state nic_job_state;
 
-/* The last store to a word has released it. */
-struct sim_clock *nic_clock_of(const void *word);
-void nic_clocks_reset(void);
 /* Tells what is wrong, and counts it. */
 void nic_complain(const char *what, uint64_t value);
-/* The NIC's store of a word that it releases. */
-void nic_store_release32(uint32_t *word, uint32_t value);
 
 /* By nic_model_fiber.c. */
 int nic_models_open(void); /* 0: done */

@@ -17,7 +17,7 @@ static void load(void *context, enum weft__nic_load what, void *to, uint64_t fro
     (void)context;
     sim_yield();
     if (what == WEFT__NIC_LOAD_RECORD)
-        sim_acquire(nic_clock_of(at));
+        sim_acquire(sim_nic_clock_of(at));
     else if (at != &state->memory.cqe) /* only as a new queue's is it loaded */
         sim_check_access(at, num_bytes, SIM_READ, __builtin_return_address(0));
     memcpy(to, at, num_bytes);
@@ -31,7 +31,7 @@ static void store(void *context, enum weft__nic_store what, uint64_t to, const v
     (void)context;
     if (what == WEFT__NIC_STORE_TAIL) {
         memcpy(&tail, from, sizeof tail);
-        nic_store_release32(at, tail);
+        sim_nic_store_release_u32(at, tail);
         return;
     }
     sim_yield();
@@ -47,7 +47,7 @@ static uint64_t add(void *context, uint64_t address, uint64_t addend)
     (void)context;
     sim_yield();
     sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
-    sim_release(nic_clock_of(word));
+    sim_release(sim_nic_clock_of(word));
     const uint64_t before = *word;
     *word = before + addend;
     return before;

@@ -26,8 +26,18 @@ struct story {
     struct weft__net_request request;
 };
 
+static const char *take_packet(void *context, int32_t peer, const void *bytes, size_t num_bytes)
+{
+    (void)context;
+    (void)peer;
+    (void)bytes;
+    (void)num_bytes;
+    return NULL;
+}
+
 static void *begin(struct net_party *party)
 {
+    weft__net_set_packets(party->net, &(struct weft__net_packets){.take = take_packet});
     for (size_t byte = 0; byte < party->world->staging_bytes; byte++)
         party->staging[byte] = (unsigned char)(byte * 7 + byte / 256 + (size_t)party->rank);
     return calloc(1, sizeof(struct story));
@@ -52,6 +62,8 @@ static void run(enum net_verdict (*step)(struct net_party *))
 
 /* ---------------------------------------------------------------- how much is staged */
 
+static int num_packets_before;
+
 /* Before the first call of progress no message is done, and the engine takes all that it is
  * given. */
 static enum net_verdict put_at_once(struct net_party *party)
@@ -64,10 +76,13 @@ static enum net_verdict put_at_once(struct net_party *party)
                                   .word = net_word(WORD),
                                   .add = 1};
     story->put = AFTER;
+    for (int i = 0; i < num_packets_before; i++)
+        if (!weft__net_send_packet(party->net, 1, "packet", 7))
+            return net_fail(party, "packet %d is lost", i);
     if (net_post_as(WP_ACCESS_PUT_SIGNAL, party->net, &put, &story->request) != WEFT_OK)
         return net_fail(party, "%s", weft__last_error());
     const uint64_t num_reads = party->devices[STAGING].num_reads;
-    return num_reads <= WEFT__NET_MAX_STAGED
+    return num_reads == WEFT__NET_MAX_STAGED
                ? NET_AGAIN
                : net_fail(party, "%d pieces are staged at once", (int)num_reads);
 }
@@ -91,6 +106,15 @@ static enum net_verdict put_and_look(struct net_party *party)
 }
 
 TEST_CALL(a_long_put_is_staged_piece_by_piece, run(put_and_look))
+
+/* Packets of NICs have copies of their own. */
+TEST(packets_are_not_staged)
+{
+    for (num_packets_before = WEFT__NET_MAX_STAGED - 1;
+         num_packets_before <= WEFT__NET_MAX_STAGED + 1; num_packets_before++)
+        run(put_and_look);
+    num_packets_before = 0;
+}
 
 /* ---------------------------------------------------------------- what breaks */
 

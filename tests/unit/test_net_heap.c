@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The heap of a communicator over several nodes, as the network writes to it: what it had, what it
  * has grown by, also while others put, and what a rank could not register. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/host/error.h"
@@ -32,7 +33,7 @@ size_t __wrap_weft__ucx_min_write_bytes(void *state)
     return MIN_WRITE_BYTES;
 }
 
-static enum { WORKS, FAILS } registering;
+static enum { WORKS, FAILS, FAILS_WITH_NIC } registering;
 
 weft_result __real_weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t place,
                                       size_t num_bytes);
@@ -41,8 +42,20 @@ weft_result __wrap_weft__net_reg_step(struct weft__net *net, uint32_t number, ui
 weft_result __wrap_weft__net_reg_step(struct weft__net *net, uint32_t number, uint64_t place,
                                       size_t num_bytes)
 {
-    return registering == WORKS ? __real_weft__net_reg_step(net, number, place, num_bytes)
-                                : weft__error(WEFT_ERROR_SYSTEM, "too much memory is locked");
+    return registering == FAILS ? weft__error(WEFT_ERROR_SYSTEM, "too much memory is locked")
+                                : __real_weft__net_reg_step(net, number, place, num_bytes);
+}
+
+weft_result __real_weft__nic_adapter_add_step(struct weft__nic_adapter *adapter, uint64_t begin,
+                                              uint64_t num_bytes, struct weft__nic_key *own);
+weft_result __wrap_weft__nic_adapter_add_step(struct weft__nic_adapter *adapter, uint64_t begin,
+                                              uint64_t num_bytes, struct weft__nic_key *own);
+weft_result __wrap_weft__nic_adapter_add_step(struct weft__nic_adapter *adapter, uint64_t begin,
+                                              uint64_t num_bytes, struct weft__nic_key *own)
+{
+    return registering == FAILS_WITH_NIC
+               ? weft__error(WEFT_ERROR_SYSTEM, "the NIC has no key left")
+               : __real_weft__nic_adapter_add_step(adapter, begin, num_bytes, own);
 }
 
 /* ---------------------------------------------------------------- ranks */
@@ -239,4 +252,44 @@ TEST_ON_RANKS_OVER(a_heap_may_grow_too_often, "ucx", RANKS_PROCESSES, NUM_RANKS)
     CHECK(scene.comm->network->num_steps == WEFT__NET_MAX_STEPS, "%u steps",
           scene.comm->network->num_steps);
     return alloc_halves(&scene) || put_half(&scene, 0, &written);
+}
+
+/* ---------------------------------------------------------------- a NIC */
+
+static int open_scene_with_nic(struct ranks_context *context, struct scene *scene)
+{
+    setenv("WEFT_NET_INITIATOR", "model", 1);
+    return open_scene(context, scene);
+}
+
+/* A NIC has no messages for what it does not know: so there is no such memory, until all have
+ * registered it. */
+TEST_ON_RANKS_OVER(what_a_nic_cannot_register_is_no_memory, "tcp", RANKS_PROCESSES, NUM_RANKS)
+{
+    enum { NUM_FAILURES = 3 };
+    struct scene scene;
+    void *memory;
+    if (open_scene_with_nic(context, &scene) != 0)
+        return 1;
+    registering = context->rank == VICTIM ? FAILS_WITH_NIC : WORKS;
+    for (int i = 0; i < NUM_FAILURES; i++)
+        CHECK_ERROR(weft_heap_alloc(scene.comm, HALF_BYTES, &memory), WEFT_ERROR_UNSUPPORTED,
+                    "cannot register memory with the network: the NIC has no key left");
+    CHECK_ERROR(weft_heap_grow(scene.comm, committed_bytes(&scene) + 1), WEFT_ERROR_UNSUPPORTED,
+                "the NIC has no key left");
+    CHECK_OK(weft_heap_alloc(scene.comm, SPARE_BYTES / 2, &memory)); /* is registered */
+    CHECK_OK(weft_heap_free(scene.comm, memory));
+    registering = WORKS;
+    return alloc_halves(&scene) || check_all_written(&scene) || get_half(&scene);
+}
+
+TEST_ON_RANKS_OVER(a_heap_with_a_nic_grows_as_often_as_it_likes, "tcp", RANKS_PROCESSES, NUM_RANKS)
+{
+    struct scene scene;
+    const int num_steps = 3 * WEFT__NET_MAX_STEPS;
+    if (open_scene_with_nic(context, &scene) != 0)
+        return 1;
+    for (int step = 0; step < num_steps; step++)
+        CHECK_OK(weft_heap_grow(scene.comm, committed_bytes(&scene) + 1));
+    return alloc_halves(&scene) || check_all_written(&scene) || get_half(&scene);
 }

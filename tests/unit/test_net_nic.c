@@ -3,10 +3,12 @@
  * failures are told, with the peer's name. */
 #include <poll.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "harness/cmocka.h"
 #include "net/nic/adapter.h"
 #include "net/nic/message.h"
+#include "net/progress.h"
 #include "net_pair.h"
 
 enum { HEAP = 4096, TARGET = 1024 };
@@ -149,6 +151,39 @@ TEST(what_was_for_a_peer_that_is_gone_fails)
         expect_nothing_told(0);
         close_nics();
     }
+}
+
+/* ---------------------------------------------------------------- a peer that is silent */
+
+static int64_t used_ns(void)
+{
+    struct timespec used;
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used), 0);
+    return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
+}
+
+/* Nobody moves rank 1. A flush of all waits for the NIC of rank 0, whose thread sleeps, also while
+ * it ends. */
+TEST(who_waits_for_a_silent_peer_sleeps)
+{
+    enum { IDLE_MS = 300, MANY_ROUNDS = 2000 };
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
+    struct weft__progress *progress;
+    open_nics();
+    const struct weft__progress_options options = {
+        .net = nics.pair.nets[0], .num_ranks = NUM_RANKS, .num_slots = 16, .nic = nics.adapters[0]};
+    assert_ok(weft__progress_start(&options, &progress));
+    post_write(TARGET);
+    assert_ok(weft__progress_post(progress, &flush, WEFT__POSTER_WAITS, NULL));
+    poll(NULL, 0, IDLE_MS);
+    const uint64_t num_rounds = weft__progress_num_rounds(progress);
+    poll(NULL, 0, IDLE_MS);
+    assert_true(weft__progress_num_rounds(progress) - num_rounds < MANY_ROUNDS);
+    const int64_t begin_ns = used_ns();
+    weft__progress_stop(progress);
+    assert_true(used_ns() - begin_ns < INT64_C(100000000)); /* of a second */
+    nics.pair.nets[0] = NULL;
+    close_nics();
 }
 
 /* ---------------------------------------------------------------- hostile packets */

@@ -198,6 +198,7 @@ int scenario_run(const struct scenario_request *request, struct scenario_outcome
     struct weft__sim_config config = {.seed = request->seed,
                                       .policy = request->policy,
                                       .num_ranks = scenario.shape.num_ranks,
+                                      .initiator = request->initiator,
                                       .rank_main = run_rank,
                                       .argument = &scenario,
                                       .weakened_site = request->weakened_site,

@@ -77,6 +77,7 @@ struct scenario_request {
     int32_t max_tokens; /* per rank and round */
     int32_t max_count;  /* elements of a collective's row */
     enum scenario_staging staging;
+    enum weft__sim_initiator initiator;
     enum weft__sim_policy policy;
     enum weft__sim_fault fault; /* strikes a rank and a step that the seed chooses */
     int32_t weakened_site;      /* or WEFT__SIM_NO_SITE */

@@ -16,6 +16,7 @@ static const char documentation[] =
     "\vThe exit status is 0 only if nothing was found (with --weaken: if every weakened site was "
     "caught), 1 otherwise, 2 for a wrong argument.";
 
+const char *const sim_initiator_names[WEFT__NUM_SIM_INITIATORS + 1] = {"host", "gpu", NULL};
 const char *const sim_policy_names[WEFT__NUM_SIM_POLICIES + 1] = {"uniform", "pct",   "delay",
                                                                   "ahead",   "mixed", NULL};
 const char *const sim_fault_names[WEFT__NUM_SIM_FAULTS + 1] = {"none", "kill", "stall", "disagree",
@@ -44,16 +45,17 @@ static const char *op_choices[NUM_SCENARIO_OPS + 2]; /* filled when options are 
 static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job"},
     {OPTION_CHOICE, "op", "OP",
-     "The operation; group is sends and receives, ll low latency, ll_packets that of one node, in "
-     "packets",
+     "The operation; group is sends and receives, ll is low latency, ll_packets is low "
+     "latency in packets on one node",
      "all", AT(op), .choices = op_choices},
     {OPTION_INTEGER, "ranks", "R", "Ranks", NULL, AT(request.num_ranks), 1, SCENARIO_MAX_RANKS,
-     .without = "each seed draws 1 to 4 nodes with 2 to 8 in all, now and then up to 16 nodes of "
-                "4; for collectives 1 to 5, or up to 6 on 2 to 4 nodes, for ll_packets 1 to 4"},
+     .without = "each seed draws 2 to 8 on 1 to 4 nodes, and rarely up to 16 nodes of 4; for "
+                "collectives 1 to 5, or up to 6 on 2 to 4 nodes; for ll_packets 1 to 4"},
     {OPTION_INTEGER, "nodes", "D",
-     "Virtual nodes; they divide the ranks, and with a collective are no more", NULL,
-     AT(request.num_nodes), 1, SCENARIO_MAX_RANKS,
-     .without = "each seed draws; of collectives 1, with --ranks", .rules = {{.needs = "ranks"}}},
+     "Number of virtual nodes; it must divide the ranks, or with a collective be at most "
+     "the ranks",
+     NULL, AT(request.num_nodes), 1, SCENARIO_MAX_RANKS,
+     .without = "each seed draws; 1 for collectives with --ranks", .rules = {{.needs = "ranks"}}},
     {OPTION_INTEGER, "tokens", "N", "Most tokens per rank; each seed draws 0 to N", "8",
      AT(request.max_tokens), 0, SCENARIO_MAX_TOKENS},
     {OPTION_INTEGER, "count", "N", "Most elements per row of a collective; each seed draws 0 to N",
@@ -62,27 +64,32 @@ static const struct option_row option_table[] = {
      "Slots between nodes: 1 or 2 channels with 1 to 3 slots of 1 to 3 rows, or (least) one "
      "channel with one slot of one row",
      "drawn", AT(request.staging), .choices = scenario_staging_names},
+    {OPTION_CHOICE, "initiator", NULL,
+     "Who starts accesses to other nodes: the host, or programs themselves (gpu), by a model of a "
+     "NIC for each pair of ranks",
+     "host", AT(request.initiator), .choices = sim_initiator_names},
     {OPTION_GROUP, .doc = "The schedules"},
     {OPTION_INTEGER, "schedules", "S", "Number of schedules of each operation", "2000",
      AT(num_schedules), 1, INT64_MAX},
     {OPTION_INTEGER, "seed", "X", "Seed of the first schedule; the others count up", "1",
      AT(request.seed), 0, INT64_MAX},
     {OPTION_CHOICE, "policy", NULL,
-     "Choose the rank that goes on: uniformly, by random priorities with few changes (pct), with "
-     "some that sleep long (delay), one rank whenever it can (ahead), or as the seed says (mixed)",
+     "How the next rank is chosen: uniformly, by random priorities with few changes "
+     "(pct), with some ranks that sleep long (delay), one rank whenever it can run "
+     "(ahead), or as the seed says (mixed)",
      "mixed", AT(request.policy), .choices = sim_policy_names},
     {OPTION_CHOICE, "faults", NULL,
-     "Kill or stall one rank at one step, or disagree: a rank makes a call of a collective that "
-     "does not fit the others'",
+     "Kill or stall one rank at one step; or let it make a call of a collective that does "
+     "not fit the others' calls (disagree)",
      "none", AT(request.fault), .choices = sim_fault_names,
      .rules = {{"kill,stall,disagree", .excludes = "weaken"},
                {"disagree", .excludes = "op",
                 .with = "layout,notify,dispatch,combine,barrier,ll,ll_packets"}}},
     {OPTION_TEXT, "weaken", "SITE",
-     "Let the ordering site FILE:LINE, or with all each in turn, not order, and see that it is "
-     "caught",
+     "Switch off the ordering site FILE:LINE, or with all each site in turn, and check "
+     "that it is caught",
      NULL, AT(weaken)},
-    {OPTION_INTEGER, "trace", "EVENTS", "Tell the last events of each fiber for a finding", NULL,
+    {OPTION_INTEGER, "trace", "EVENTS", "Print the last events of each fiber for a finding", NULL,
      AT(request.num_trace_events), 0, MAX_TRACE_EVENTS, .without = "16 with one schedule, else 0"},
     {OPTION_INTEGER, "jobs", "N", "Processes that share out the schedules; results are the same",
      NULL, AT(num_jobs), 1, PROCESSES_MAX, .letter = 'j',

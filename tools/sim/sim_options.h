@@ -21,6 +21,7 @@ struct sim_options {
 /* Ends the process with STATUS_USAGE when an argument is wrong. */
 void sim_options_parse(struct sim_options *options, int argc, char **argv);
 
+extern const char *const sim_initiator_names[WEFT__NUM_SIM_INITIATORS + 1];
 extern const char *const sim_policy_names[WEFT__NUM_SIM_POLICIES + 1];
 extern const char *const sim_fault_names[WEFT__NUM_SIM_FAULTS + 1];
 

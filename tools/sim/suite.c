@@ -29,6 +29,8 @@ void suite_tell(const struct sim_options *options, const struct scenario_request
         fprintf(stderr, " --nodes %d", options->request.num_nodes);
     if (options->request.staging != SCENARIO_STAGING_DRAWN)
         fprintf(stderr, " --staging %s", scenario_staging_names[options->request.staging]);
+    if (options->request.initiator != WEFT__SIM_BY_HOST)
+        fprintf(stderr, " --initiator %s", sim_initiator_names[options->request.initiator]);
     if (options->request.fault != WEFT__SIM_NO_FAULT)
         fprintf(stderr, " --faults %s", sim_fault_names[options->request.fault]);
     if (site != NULL)

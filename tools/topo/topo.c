@@ -22,18 +22,18 @@ static const char *const level_names[] = {"auto", "LOC", "NVL", "NVB", "C2C", "P
 #define AT(member) OPTION_AT(struct topo_options, member)
 
 static const struct option_row option_table[] = {
-    {OPTION_GROUP, .doc = "What is looked for"},
+    {OPTION_GROUP, .doc = "The search"},
     {OPTION_INTEGER, "nodes", "N",
-     "As if there were N such machines, of each FILE, with a network between", "1", AT(num_alike),
-     1, MAX_SEARCHED_NODES},
+     "Search for N such machines, or N of each FILE, with a network between", "1", AT(num_alike), 1,
+     MAX_SEARCHED_NODES},
     {OPTION_CHOICE, "peer-access", "LEVEL",
-     "GPUs reach each other's memory by paths up to LEVEL, from LOC (never) to SYS (always); auto "
-     "is PXB, or SYS for two GPUs beside an AMD processor",
+     "Farthest paths by which GPUs reach each other's memory, from LOC (none) to SYS "
+     "(all); auto is PXB, or SYS for two GPUs beside an AMD processor",
      "auto", AT(p2p_level), .choices = level_names},
     {OPTION_TEXT, "nccl", "VERSION",
-     "Assume of links what that version of NCCL does, 2.27.3 or newer", NULL, AT(nccl_version),
+     "Assume the rates of links that NCCL VERSION assumes, 2.27.3 or newer", NULL, AT(nccl_version),
      .without = "the newest that is known"},
-    {OPTION_GROUP, .doc = "What is written"},
+    {OPTION_GROUP, .doc = "The output"},
     {OPTION_TEXT, "graph", "OUT", "Write the channels to OUT, in the format of NCCL_GRAPH_FILE",
      NULL, AT(graph_out)},
     {OPTION_TEXT, "dump", "OUT", "Write the topology to OUT, in NCCL's format", NULL, AT(dump),

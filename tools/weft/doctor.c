@@ -36,8 +36,8 @@ static const struct option_row option_table[] = {
      "Print one JSON object per line: the system, machines, the choice, links", NULL,
      AT(report.format)},
     {OPTION_TEXT, "hosts", "FILE|LIST",
-     "Examine these hosts, as weft run --hosts reaches them, and what is between them: ports, "
-     "latency and rate of links, and clocks",
+     "Examine these hosts, which are given as for weft run --hosts, and the network "
+     "between them: ports, latency and rate of links, and clocks",
      NULL, AT(host_list), .rules = {{.excludes = "links"}}},
     {OPTION_TEXT, "ssh", "COMMAND", "Start with COMMAND HOST SCRIPT in place of ssh", HOSTS_SSH,
      AT(ssh), .rules = {{.needs = "hosts"}}},

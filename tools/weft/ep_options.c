@@ -152,70 +152,72 @@ static void finish(void *input, struct argp_state *state)
 
 static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job"},
-    {OPTION_INTEGER, "ranks", "R", "Ranks; inside a launcher absent, or as many as the job has",
-     NULL, AT(job.num_ranks), 1, MAX_RANKS, .without = "8"},
+    {OPTION_INTEGER, "ranks", "R",
+     "Number of ranks; inside a launcher leave it out, or give the job's", NULL, AT(job.num_ranks),
+     1, MAX_RANKS, .without = "8"},
     {OPTION_INTEGER, "nodes", "D",
-     "Virtual nodes of R/D consecutive ranks, which reach other nodes by the network alone", NULL,
-     AT(job.num_nodes), 1, MAX_RANKS, .without = "1; inside a launcher those of the job"},
+     "Number of virtual nodes of R/D consecutive ranks, which reach other nodes by the "
+     "network alone",
+     NULL, AT(job.num_nodes), 1, MAX_RANKS, .without = "1; inside a launcher those of the job"},
     {JOB_MACHINE(AT(job.machine))},
     {JOB_TIMEOUT(AT(job.timeout_ms))},
     {OPTION_GROUP, .doc = "The layer"},
-    {OPTION_INTEGERS, "tokens", "LIST", "Tokens per rank, one number after the other", NULL,
+    {OPTION_INTEGERS, "tokens", "LIST", "Tokens per rank; one run for each number", NULL,
      AT(tokens), 0, MAX_TOKENS,
      .without = "512; 128 with --mode low-latency, which takes up to 65535"},
     {OPTION_INTEGER, "hidden", "H", "Elements per token", NULL, AT(layer.hidden), 1, INT32_MAX,
      .without = "7168"},
     {OPTION_INTEGER, "topk", "K", "Experts that a token chooses, at most all of them", NULL,
      AT(layer.num_topk), 1, WEFT_MAX_TOPK, .without = "8, or all experts if these are fewer"},
-    {OPTION_INTEGER, "experts", "E", "Experts; rank r of R has those from E*r/R up to E*(r+1)/R",
-     NULL, AT(layer.num_experts), 1, MAX_EXPERTS, .without = "256"},
+    {OPTION_INTEGER, "experts", "E",
+     "Number of experts; rank r of R has those from E*r/R up to E*(r+1)/R", NULL,
+     AT(layer.num_experts), 1, MAX_EXPERTS, .without = "256"},
     {OPTION_OTHER, "dtype", "TYPE",
-     "Type of elements: bf16, fp16, fp32; or bytes:N for rows of N opaque bytes, bytes:N+M in two "
-     "planes, which are dispatched and not combined",
+     "Type of elements: bf16, fp16, fp32; or bytes:N for rows of N opaque bytes, "
+     "bytes:N+M for two planes; bytes are only dispatched",
      "bf16", .parse = parse_dtype},
     {OPTION_CHOICE, "mode", NULL,
      "Low latency dispatches and combines few tokens, in one launch each", "normal", AT(layer.mode),
      .choices = ep_mode_names,
      .rules = {{"low-latency", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
     {OPTION_CHOICE, "format", NULL,
-     "Carry rows to the experts as they are (dtype, or the word of --dtype), or quantised: fp8 or "
-     "int8 with a float scale for each 128 elements, ue8m0 is fp8 with scales of one byte; "
-     "--hidden must be a multiple of 128 then",
+     "Type of rows on the way to the experts: dtype is that of --dtype; fp8 and int8 have "
+     "a float scale for each 128 elements, ue8m0 is fp8 with scales of one byte; for "
+     "these three --hidden must be a multiple of 128",
      "dtype", AT(layer.row_format), .choices = ep_row_format_names,
      .rules = {{"fp8,ue8m0,int8", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
     {OPTION_CHOICE, "wire", NULL,
-     "Round to this type on the way of combine: between nodes a node's sum of rows, with low "
-     "latency the answers",
+     "Type to which combine rounds what it sends: a node's sum of rows to other nodes, or "
+     "with low latency the sums or rows to their owners",
      "dtype", AT(layer.wire), .choices = wires},
     {OPTION_GROUP, .doc = "Low latency", .rules = {{.needs = "mode", .with = "low-latency"}}},
     {OPTION_CHOICE, "layout", NULL,
-     "Deliver rows packed by expert; or by rank, each once, as they come", "expert",
+     "Deliver rows packed by expert; or each row once, by source rank", "expert",
      AT(layer.ll_layout), .choices = ep_ll_layout_names},
     {OPTION_CHOICE, "route", NULL,
-     "Between nodes send rows straight to each rank and back; or once to a rank of the node, which "
-     "relays them, and sums what comes back",
+     "Between nodes send rows straight to each rank; or once to a rank of the node, which "
+     "forwards them, and sums the rows that come back (relayed)",
      "straight", AT(layer.ll_route), .choices = ep_ll_route_names,
      .rules = {{"relayed", .excludes = "on-missing", .with = "mask"},
                {"relayed", .excludes = "masked"}}},
     {OPTION_CHOICE, "carrier", NULL,
-     "Let signals behind the rows tell that they have come; or let packets tell it themselves, "
-     "which is best for few tokens; or packets while ranks are told where each row goes, for more "
-     "tokens; auto is signals on CPUs, and the best on GPUs",
+     "How a rank learns that rows have come: by signals behind them; by packets, for few "
+     "tokens; by packets with metadata (told), for more tokens; auto is signals on CPUs, "
+     "and the fastest on GPUs",
      "auto", AT(layer.ll_carrier), .choices = ep_ll_carrier_names},
     {OPTION_CHOICE, "answer", NULL,
-     "Answer each token with the sum of its experts' rows; or with each of these rows; or leave "
-     "the "
-     "sum in its slot, where the owner of the token reads it; or with the sum by weights that "
-     "combine is given, on one node",
+     "Return for each token the sum of its experts' rows; or each of these rows; or "
+     "nothing, since the owner of the token reads the sum in its slot; or the sum by "
+     "weights that combine gets, on one node (late-sums)",
      "sums", AT(layer.ll_answer), .choices = ep_ll_answer_names,
      .rules = {{"rows,late-sums", .excludes = "layout", .with = "rank"}}},
-    {OPTION_INTEGER, "phases", "N", "Launch an operation once; or twice, to send and to receive",
+    {OPTION_INTEGER, "phases", "N", "Launches of an operation: one; or two, to send and to receive",
      "1", AT(layer.num_phases), 1, MAX_PHASES},
-    {OPTION_INTEGERS, "masked", "LIST", "Ranks that are masked by all others, and mask these", NULL,
-     AT(layer.masked), 0, MAX_RANKS - 1, .without = "none"},
+    {OPTION_INTEGERS, "masked", "LIST", "Ranks that mask all others, and that all others mask",
+     NULL, AT(layer.masked), 0, MAX_RANKS - 1, .without = "none"},
     {OPTION_CHOICE, "on-missing", NULL,
-     "If a rank is missing, the communicator fails, or the others mask it; mask with --masked",
-     "fail", AT(layer.ll_on_missing), .choices = ep_ll_on_missing_names,
+     "If a rank is missing, fail the communicator, or mask the rank; --masked implies mask", "fail",
+     AT(layer.ll_on_missing), .choices = ep_ll_on_missing_names,
      .rules = {{"fail", .excludes = "masked"}}},
     {OPTION_FLAG, "query", NULL,
      "Run nothing, start no rank, and print the memory that each rank would have", NULL, AT(task)},
@@ -229,17 +231,17 @@ static const struct option_row option_table[] = {
     {JOB_STAGING_SLOT_BYTES("Bytes of a slot, at least those of a row and its header",
                             AT(layer.staging_slot_bytes))},
     {OPTION_CHOICE, "memory", NULL,
-     "Place outputs of dispatch and inputs of combine in the heap, or in other memory of the "
-     "machine, from where they are staged",
+     "Place outputs of dispatch and inputs of combine in the heap, or in other memory, "
+     "which needs a staging block",
      "heap", AT(layer.memory), .choices = ep_memory_names,
      .rules = {{"other", .needs = "staging-bytes"}}},
     {OPTION_SIZE, "staging-bytes", "BYTES",
-     "Heap memory of a rank through which rows go that are in other memory; 0: none", "0",
+     "Size of the staging block of a rank, for rows in other memory; 0: none", "0",
      AT(layer.staging_bytes), 0, MAX_STAGING_BYTES},
     {OPTION_GROUP, .doc = "The routing"},
     {OPTION_REAL, "skew", "X",
-     "Spread of the experts' popularity in the gate that routes: 0 is none, 0.5 to 0.75 is as in "
-     "trained models",
+     "Spread of the experts' popularity in the gate: 0 is none; trained models have 0.5 "
+     "to 0.75",
      "0", AT(layer.skew), 0, MAX_SKEW, .rules = {{.excludes = "trace"}}},
     {OPTION_INTEGER, "seed", "S", "Seed of tokens, gate and sampling", "1", AT(layer.seed), 0,
      INT64_MAX},
@@ -247,21 +249,22 @@ static const struct option_row option_table[] = {
      "Take routing, tokens, top-k and experts from a MOETRACE file; rank r of R gets the tokens "
      "T*r/R to T*(r+1)/R",
      NULL, AT(trace_path)},
-    {OPTION_INTEGERS, "layer", "LIST", "Layers of the trace, one after the other", "0",
+    {OPTION_INTEGERS, "layer", "LIST", "Layers of the trace; one run for each", "0",
      AT(trace_layers), 0, INT32_MAX, .rules = {{.needs = "trace"}}},
     {OPTION_GROUP, .doc = "The run"},
     {JOB_ITERS(AT(num_iters))},
     {JOB_WARMUP("3", AT(num_warmup))},
     {OPTION_CHOICES, "ops", "LIST",
-     "Time these operations. Beside the usual ones dispatch_counted is layout, notify, a wait of "
-     "the host for the counts, and dispatch; dispatch_capacity has no such wait; dispatch_combine "
-     "is without layout and notify; ll_dispatch_release also releases what came",
+     "Time these operations. dispatch_counted is layout, notify, a wait of the host for "
+     "the counts, and dispatch; dispatch_capacity is the same without the wait; "
+     "dispatch_combine is the layer without layout and notify; ll_dispatch_release also "
+     "releases the result",
      NULL, AT(layer.ops), .choices = ep_op_names,
      .without = "layout, notify, dispatch, combine, layer; with low latency ll_dispatch, "
                 "ll_combine, ll_layer"},
     {OPTION_FLAG, "graph", NULL,
-     "Time graphs of 20 operations, on cuda, but where the host waits; each ll_dispatch with a "
-     "release of what came",
+     "Time graphs of 20 operations, on cuda, except operations in which the host waits; a "
+     "release follows each ll_dispatch",
      NULL, AT(layer.start)},
     {OPTION_INTEGER, "blocks", "B", "Blocks per operation; 0: the library's choice", NULL,
      AT(layer.num_blocks), 0, MAX_BLOCKS, .without = "1 on cpu, 0 on cuda"},

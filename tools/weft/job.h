@@ -26,7 +26,8 @@ extern const char *const job_machine_names[]; /* by weft_machine; NULL behind th
 #define JOB_ITERS(...)                                                                             \
     OPTION_INTEGER, "iters", "I", "Timed iterations", "20", __VA_ARGS__, 1, MAX_ITERS
 #define JOB_WARMUP(usual, ...)                                                                     \
-    OPTION_INTEGER, "warmup", "I", "Iterations before them", usual, __VA_ARGS__, 0, MAX_ITERS
+    OPTION_INTEGER, "warmup", "I", "Iterations before these, which are not timed", usual,          \
+        __VA_ARGS__, 0, MAX_ITERS
 #define JOB_CHANNELS(doc, ...)                                                                     \
     OPTION_INTEGER, "channels", "C", doc "; 0: the library's choice", "0", __VA_ARGS__, 0,         \
         MAX_CHANNELS

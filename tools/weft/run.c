@@ -128,30 +128,32 @@ static void finish(void *input, struct argp_state *state)
 #define AT(member) OPTION_AT(struct run, member)
 
 static const struct option_row option_table[] = {
-    {OPTION_INTEGER, "ranks", "R", "Start R ranks; with --node-rank so many on each host", NULL,
+    {OPTION_INTEGER, "ranks", "R", "Start R ranks; with --node-rank R on each host", NULL,
      AT(launch.num_ranks), 1, MAX_RANKS, .letter = 'n'},
     {OPTION_INTEGER, "nodes", "D",
      "Declare D virtual nodes of R/D consecutive ranks; with --node-rank the number of hosts, "
      "each of which is a node",
      "1", AT(launch.num_nodes), 1, MAX_RANKS, .letter = 'd'},
     {OPTION_TEXT, "rendezvous", "HOST:PORT",
-     "Be one of D hosts, on each of which weft run is started alike. Their ranks meet at HOST, "
-     "which is that of node rank 0, as the others know it; an IPv6 address, and nothing else, is "
-     "in brackets. WEFT_SECRET must be set to the same 32 random hexadecimal digits on all",
+     "Start the ranks of one of D hosts; each host starts weft run with the same "
+     "HOST:PORT. HOST is the name or address by which the other hosts reach node rank 0; "
+     "an IPv6 address is in brackets. WEFT_SECRET must be the same 32 random hexadecimal "
+     "digits on all hosts",
      NULL, AT(rendezvous)},
-    {OPTION_INTEGER, "node-rank", "K", "Be number K of the D hosts, from 0", NULL, AT(node_rank), 0,
-     MAX_RANKS - 1, .rules = {{.needs = "rendezvous"}}},
+    {OPTION_INTEGER, "node-rank", "K", "Number of this host among the D hosts, from 0", NULL,
+     AT(node_rank), 0, MAX_RANKS - 1, .rules = {{.needs = "rendezvous"}}},
     {OPTION_TEXT, "hosts", "FILE|LIST",
-     "Start all R ranks on other hosts by ssh, as many on each. LIST is a:4,b:4, and a line of "
-     "FILE "
-     "\"a slots=4\"; hosts are filled in this order, and without numbers evenly. weft and PROGRAM "
-     "have the same path there, and the directory is this one. --rendezvous names where they meet "
-     "if that is not the first host's name and a port of 20000 to 28999",
+     "Start all R ranks on other hosts by ssh. LIST is a:4,b:4, and a line of FILE is \"a "
+     "slots=4\"; hosts are filled in this order. Without numbers all hosts get equally "
+     "many ranks. weft, PROGRAM and this directory must have the same paths there. Ranks "
+     "meet at the first host's name and a port of 20000 to 28999, unless --rendezvous "
+     "names another place",
      NULL, AT(host_list), .rules = {{.excludes = "node-rank"}, {.excludes = "nodes"}}},
     {OPTION_TEXT, "ssh", "COMMAND", "Start with COMMAND HOST SCRIPT in place of ssh", HOSTS_SSH,
      AT(ssh), .rules = {{.needs = "hosts"}}},
     {OPTION_FLAG, "control", NULL,
-     "Read the secret from standard input, and end the ranks when that ends, as --hosts starts it",
+     "Read the secret from standard input, and end the ranks when standard input ends; "
+     "--hosts uses this",
      NULL, AT(launch.control), 0, LAUNCH_BY_STDIN, .rules = {{.needs = "node-rank"}}},
     {OPTION_REAL, "grace", "SECONDS",
      "After the first failure, and after a signal to end, give the ranks SECONDS to end by "

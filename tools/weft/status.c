@@ -27,13 +27,12 @@ struct status {
 
 static const struct option_row option_table[] = {
     {OPTION_TEXT, "rendezvous", "HOST:PORT",
-     "Look into the job that meets there, which may be on other hosts; WEFT_SECRET must be that of "
-     "the job",
+     "Look into the job whose ranks meet at HOST:PORT, also on other hosts; WEFT_SECRET "
+     "must be that of the job",
      NULL, AT(rendezvous), .rules = {{.excludes = "pid"}}},
     {OPTION_INTEGER, "pid", "PID",
-     "Look into the job whose rendezvous is in process PID of this host: weft run, or under "
-     "another "
-     "launcher rank 0",
+     "Look into the job whose rendezvous is in process PID of this host: weft run, or "
+     "rank 0 under another launcher",
      NULL, AT(pid), 1, INT32_MAX, .without = "all jobs of this user on this host"},
     {OPTION_FLAG, "watch", NULL, "Look again each second, until the job ends", NULL, AT(repetition),
      0, STATUS_WATCH},

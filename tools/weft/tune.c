@@ -40,15 +40,16 @@ static void check_sizes(void *input, struct argp_state *state)
 
 static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job"},
-    {OPTION_INTEGER, "ranks", "R", "Ranks; inside a launcher absent, or as many as the job has",
-     NULL, AT(coll.job.num_ranks), 1, WEFT_COLL_MAX_RANKS, .without = "4"},
+    {OPTION_INTEGER, "ranks", "R",
+     "Number of ranks; inside a launcher leave it out, or give the job's", NULL,
+     AT(coll.job.num_ranks), 1, WEFT_COLL_MAX_RANKS, .without = "4"},
     {JOB_MACHINE(AT(coll.job.machine))},
     {JOB_TIMEOUT(AT(coll.job.timeout_ms))},
     {OPTION_GROUP, .doc = "What is tried"},
     {OPTION_CHOICES, "ops", "LIST", "The operations, separated by commas",
      "all_reduce,reduce_scatter,all_gather,all_to_all,broadcast,reduce,gather,scatter", AT(ops),
      .choices = collective_names},
-    {OPTION_STEPS, "bytes", "SIZES", "As weft coll has them, at most 25 sizes", "1K:64M:x4",
+    {OPTION_STEPS, "bytes", "SIZES", "Sizes, as of weft coll; at most 25", "1K:64M:x4",
      AT(coll.sizes)},
     {OPTION_INTEGERS, "blocks", "LIST",
      "Blocks per operation, separated by commas; 0: the machine's choice", NULL, AT(blocks), 0,
@@ -59,7 +60,7 @@ static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The run"},
     {JOB_ITERS(AT(coll.num_iters))},
     {JOB_WARMUP("5", AT(coll.num_warmup))},
-    {OPTION_TEXT, "output", "FILE", "File of the table, which is written once all is measured",
+    {OPTION_TEXT, "output", "FILE", "File of the table, which is written when all is measured",
      NULL, AT(output), .without = "standard output"},
     {PROGRESS_QUIET(AT(progress))},
     {0}};

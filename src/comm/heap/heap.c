@@ -135,20 +135,22 @@ static weft_result commit(weft_comm *comm, uint64_t needed_bytes, uint64_t wante
                         needed_bytes, max_bytes);
         return weft__lacks_addresses(weft__last_error()); /* addresses limit its default */
     }
-    if (needed_bytes - committed_bytes > spare_bytes)
+    if (needed_bytes > committed_bytes && needed_bytes - committed_bytes > spare_bytes)
         return weft__no_memory("the heap needs %" PRIu64 " bytes more; only %" PRIu64
                                " are left for each rank",
                                needed_bytes - committed_bytes, spare_bytes);
     if (wanted_bytes < needed_bytes || wanted_bytes > max_bytes ||
         wanted_bytes - committed_bytes > spare_bytes)
         wanted_bytes = needed_bytes;
-    weft_result result = weft__heap_memory_grow(&heap->memory, wanted_bytes);
-    if (result == WEFT_OK && comm->heap_has_grown != NULL)
-        result = comm->heap_has_grown(comm);
+    /* There may be memory already that the network has not learned of. */
+    if (needed_bytes > committed_bytes)
+        WEFT__TRY(weft__heap_memory_grow(&heap->memory, wanted_bytes));
+    if (comm->heap_has_grown != NULL)
+        WEFT__TRY(comm->heap_has_grown(comm));
     pthread_mutex_lock(&heap->mutex);
     heap->ranges.capacity = heap->memory.committed_bytes;
     pthread_mutex_unlock(&heap->mutex);
-    return result;
+    return WEFT_OK;
 }
 
 static enum weft__ranges_result alloc_range(struct weft__heap *heap, uint64_t bytes,
@@ -226,7 +228,7 @@ weft_result weft__heap_grow(weft_comm *comm, uint64_t bytes)
                                     .committed_bytes = heap->memory.committed_bytes,
                                     .spare_bytes = weft__heap_memory_spare_bytes(&heap->memory)};
     weft_result result = agree(comm, &request, &spare_bytes);
-    if (result != WEFT_OK || bytes <= request.committed_bytes)
+    if (result != WEFT_OK || bytes <= heap->ranges.capacity)
         return result;
     return commit(comm, bytes, bytes, spare_bytes);
 }

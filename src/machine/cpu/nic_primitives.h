@@ -21,7 +21,7 @@ struct wp_nic_wait {
 #define wp_nic_load_body(word)            __atomic_load_n(word, __ATOMIC_RELAXED)
 #define wp_nic_load_acquire(word)         __atomic_load_n(word, __ATOMIC_ACQUIRE)
 #define wp_nic_load_tail_acquire(word)    __atomic_load_n(word, __ATOMIC_ACQUIRE)
-#define wp_nic_load_steps(word)           __atomic_load_n(word, __ATOMIC_ACQUIRE)
+#define wp_nic_load_step(pointer)         __atomic_load_n(pointer, __ATOMIC_ACQUIRE)
 #define wp_nic_fetch_add(word, addend)    __atomic_fetch_add(word, addend, __ATOMIC_RELAXED)
 #define wp_nic_store_release(word, value) __atomic_store_n(word, value, __ATOMIC_RELEASE)
 #define wp_nic_store_record(word, value)  __atomic_store_n(word, value, __ATOMIC_RELEASE)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "machine/sim/sim_launch.h"
+#include "machine/sim/sim_nic.h"
 #include "machine/sim/sim_wire.h"
 
 /* ---------------------------------------------------------------- by the network */
@@ -108,6 +109,17 @@ static struct sim_completion *expect(struct sim_posted *posted)
     return completion;
 }
 
+/* The lanes meet again, when the first one knows the number. */
+static uint64_t post_to_nic(struct wp_warp *warp, const struct wp_access *access, const void *code)
+{
+    struct sim_meeting *meeting = &warp->shared->put;
+    const uint64_t number = sim_meet(meeting);
+    if (warp->lane_idx == 0 && sim_wire_check(warp->shared->launch->request->comm, access, code))
+        meeting->values[meeting->number % 2] =
+            sim_nic_post(warp, access, &meeting->clocks[number % 2]);
+    return meeting->values[sim_meet(meeting) % 2];
+}
+
 /* The lanes meet, so that what all of them did is before the access; that orders nothing among
  * them. */
 uint64_t weft__sim_remote_post(struct wp_warp *warp, const struct wp_access *access,
@@ -126,11 +138,13 @@ uint64_t weft__sim_remote_post(struct wp_warp *warp, const struct wp_access *acc
         sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
         sim_release(&meeting->clocks[meeting->number % 2]);
     }
+    sim_trace("post", place, comm->heap->bases[comm->rank] + access->source, access->num_bytes);
+    if (comm->link->nics != NULL)
+        return post_to_nic(warp, access, __builtin_return_address(0));
     if (warp->lane_idx == 0) {
         meeting->values[meeting->number % 2] = posted->num_posted;
         completion = wp_access_is_awaited(access) ? expect(posted) : NULL;
     }
-    sim_trace("post", place, comm->heap->bases[comm->rank] + access->source, access->num_bytes);
     const uint64_t number = sim_meet(meeting);
     if (warp->lane_idx == 0)
         sim_wire_post(comm, access, completion, &meeting->clocks[number % 2],
@@ -144,6 +158,8 @@ enum wp_status weft__sim_remote_await(struct wp_warp *warp, uint64_t number,
     const weft_comm *comm = warp->shared->launch->request->comm;
     const struct sim_posted *posted = &comm->link->posted[comm->rank];
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
+    if (sim_nic_has_number(number))
+        return sim_nic_await(warp, number, site, is_weakened);
     if (sim_await(warp, &posted->num_done, number + 1, site) != WP_STATUS_OK)
         return WP_STATUS_FAILED;
     if (!is_weakened)

@@ -307,7 +307,7 @@ uint64_t weft__sim_fetch_add(struct wp_warp *warp, uint64_t *word, uint64_t add,
     (void)warp;
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE_RELEASE);
     sim_yield();
-    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    sim_word_note_adder(word, SIM_ADDED_BY_PROCESSOR, __builtin_return_address(0));
     if (!is_weakened)
         sim_rows_end(sim_current());
     const uint64_t before = *word;

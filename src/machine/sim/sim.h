@@ -33,12 +33,17 @@ enum weft__sim_fault {
     WEFT__NUM_SIM_FAULTS
 };
 
+/* Who gives accesses to ranks of other nodes to the network: the host's queue, or programs
+ * themselves, to a NIC. */
+enum weft__sim_initiator { WEFT__SIM_BY_HOST, WEFT__SIM_BY_NIC, WEFT__NUM_SIM_INITIATORS };
+
 enum { WEFT__SIM_NO_SITE = -1, WEFT__SIM_REPORT_BYTES = 16384 };
 
 struct weft__sim_config {
     uint64_t seed;
     enum weft__sim_policy policy;
     int32_t num_ranks;
+    enum weft__sim_initiator initiator;
     /* A rank's host code: calls weft.h. 0: what it checked was right. */
     int (*rank_main)(int32_t rank, void *argument);
     void *argument;

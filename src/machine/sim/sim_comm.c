@@ -7,6 +7,7 @@
 
 #include "comm/failure/culprit.h"
 #include "comm/rendezvous/bootstrap.h"
+#include "machine/sim/sim_nic.h"
 
 struct weft__link *sim_links;
 static uint64_t last_id;
@@ -105,6 +106,9 @@ static weft_result join(weft_comm *comm)
             return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d has left the communicator", rank);
     }
     map_node(comm);
+    if (sim_world->config->initiator == WEFT__SIM_BY_NIC && comm->topology.num_nodes > 1 &&
+        link->nics == NULL)
+        sim_nics_make(comm);
     return weft__comm_all_gather(comm, NULL, 0, NULL); /* nobody leaves before all have looked */
 }
 
@@ -422,6 +426,7 @@ void sim_comm_reset(void)
     while (sim_links != NULL) {
         struct weft__link *link = sim_links;
         sim_links = link->next;
+        sim_nics_free(link);
         for (int32_t rank = 0; rank < SIM_MAX_RANKS; rank++) {
             free(link->contributions[rank].blob);
             if (link->comms[rank] != NULL) { /* of a rank that was killed */

@@ -37,6 +37,7 @@ struct weft__link {
     struct sim_posted posted[SIM_MAX_RANKS];
     /* [sender][target], from the sender's first put on: what its puts have done there. */
     struct sim_clock *landed[SIM_MAX_RANKS];
+    struct sim_nics *nics; /* NULL: accesses go by the host's queue */
     /* The all-gather that is going on. */
     uint64_t gather_number;
     int32_t num_gathered;

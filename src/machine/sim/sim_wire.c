@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "machine/sim/sim_launch.h"
+#include "machine/sim/sim_nic.h"
 #include "machine/sim/sim_wire.h"
 
 enum {
@@ -307,6 +308,16 @@ static const char *mistake_in(const weft_comm *comm, const struct wp_access *acc
     return mistake != NULL ? mistake : mistake_in_bytes(heap, access);
 }
 
+int sim_wire_check(const weft_comm *comm, const struct wp_access *access, const void *code)
+{
+    const char *mistake = mistake_in(comm, access);
+    const struct sim_access_record record = {sim_current(), SIM_WRITE, code};
+    if (mistake != NULL)
+        sim_report_bad_access(comm->heap->bases[comm->rank] + access->source, &record, NULL,
+                              mistake);
+    return mistake == NULL;
+}
+
 static struct sim_parcel *new_parcel(void)
 {
     struct sim_parcel *parcel = unused;
@@ -325,12 +336,8 @@ void sim_wire_post(const weft_comm *comm, const struct wp_access *access,
                    struct sim_origin origin)
 {
     const char *base = comm->heap->bases[comm->rank];
-    const char *mistake = mistake_in(comm, access);
-    if (mistake != NULL) {
-        const struct sim_access_record record = {sim_current(), SIM_WRITE, origin.code};
-        sim_report_bad_access(base + access->source, &record, NULL, mistake);
+    if (!sim_wire_check(comm, access, origin.code))
         return;
-    }
     struct sim_parcel *parcel = new_parcel();
     parcel->state = SIM_PARCEL_UNDER_WAY;
     parcel->number = num_parcels++;
@@ -349,7 +356,7 @@ void sim_wire_post(const weft_comm *comm, const struct wp_access *access,
 static int have_all_come(struct sim_fiber *fiber)
 {
     const weft_comm *comm = fiber->wait_argument;
-    return comm->link->num_parcels[comm->rank] == 0;
+    return comm->link->num_parcels[comm->rank] == 0 && sim_nic_is_idle(comm->link, comm->rank);
 }
 
 /* As a network does when it is closed: what a rank sent before it left stands. */

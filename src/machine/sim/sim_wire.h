@@ -35,6 +35,8 @@ struct sim_parcel {
 void sim_wire_post(const weft_comm *comm, const struct wp_access *access,
                    struct sim_completion *completion, const struct sim_clock *past,
                    struct sim_origin origin);
+/* Returns 0, and reports, if the access is not one that may be posted. */
+int sim_wire_check(const weft_comm *comm, const struct wp_access *access, const void *code);
 /* Its target, or its sender, is gone. */
 int sim_wire_is_lost(const struct sim_parcel *parcel);
 /* Where a place of its target is. */

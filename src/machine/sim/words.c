@@ -29,6 +29,16 @@ void sim_words_forget(const void *address, size_t num_bytes)
     }
 }
 
+void sim_word_note_adder(const uint64_t *word, enum sim_adder adder, const void *code)
+{
+    const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, code};
+    uint32_t *adders = &sim_word_of(word)->adders;
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, code);
+    *adders |= adder;
+    if (*adders == (SIM_ADDED_BY_NIC | SIM_ADDED_BY_PROCESSOR))
+        sim_report_bad_access(word, &access, NULL, "word that both a NIC and a processor add to");
+}
+
 static const struct sim_signal *kept_signal(const struct sim_word *word, uint64_t number)
 {
     return &word->signals[number % SIM_KEPT_SIGNALS];

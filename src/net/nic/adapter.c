@@ -20,8 +20,9 @@ enum {
 
 /* The adapter's own knowledge of a channel. */
 struct listener {
-    uint64_t done; /* units, by the CQEs */
-    int has_failed, is_told;
+    uint64_t done; /* units, by the CQEs; stored atomically, as the next */
+    int has_failed;
+    int is_told;
     uint64_t failed_unit;
     struct weft__nic_cqe cqe; /* of the first failure */
 };
@@ -36,6 +37,8 @@ struct weft__nic_adapter {
     uint32_t (*records)[2];       /* [num_ranks] */
     uint64_t sink;
     uint64_t random;
+    struct weft__nic_step *new_step; /* that is not open yet; NULL: none */
+    uint32_t num_keys;               /* of steps */
     int has_news;
     int32_t sender;                   /* whose packet the model answers; -1: none */
     struct weft__nic_failure finding; /* the first one */
@@ -73,11 +76,12 @@ static void hear(struct weft__nic_adapter *adapter, int32_t peer)
     struct listener *listener = &adapter->listeners[peer];
     const struct weft__nic_unit *entry = &adapter->cqes[peer];
     const struct weft__nic_tail tail = weft__nic_decode_tail(entry->words[WEFT__NIC_CQE_TAIL_WORD]);
-    listener->done = weft__nic_count_done(listener->done, tail.counter, DEPTH);
+    const uint64_t done = weft__nic_count_done(listener->done, tail.counter, DEPTH);
+    __atomic_store_n(&listener->done, done, __ATOMIC_RELAXED);
     if (tail.opcode != WEFT__NIC_CQE_REQUEST && !listener->has_failed) {
-        listener->has_failed = 1;
-        listener->failed_unit = listener->done - 1;
+        listener->failed_unit = done - 1;
         listener->cqe = weft__nic_decode_cqe(entry);
+        __atomic_store_n(&listener->has_failed, 1, __ATOMIC_RELAXED);
     }
     __atomic_fetch_add(&adapter->port.channels[peer].num_news, 1, __ATOMIC_RELEASE);
     adapter->has_news = 1;
@@ -197,14 +201,14 @@ static weft_result allocate(struct weft__nic_adapter *adapter)
     const size_t num_ranks = (size_t)adapter->config.num_ranks;
     struct weft__nic_port *port = &adapter->port;
     port->channels = calloc(num_ranks, sizeof *port->channels);
-    port->peer_keys = calloc(num_ranks * WEFT__NIC_MAX_STEPS, sizeof *port->peer_keys);
+    port->rank = adapter->config.rank;
     adapter->listeners = calloc(num_ranks, sizeof *adapter->listeners);
     adapter->records = calloc(num_ranks, sizeof *adapter->records);
     adapter->units =
         aligned_alloc(WEFT__NIC_UNIT_BYTES, num_ranks * DEPTH * sizeof *adapter->units);
     adapter->cqes = aligned_alloc(WEFT__NIC_UNIT_BYTES, num_ranks * sizeof *adapter->cqes);
-    if (port->channels == NULL || port->peer_keys == NULL || adapter->listeners == NULL ||
-        adapter->records == NULL || adapter->units == NULL || adapter->cqes == NULL)
+    if (port->channels == NULL || adapter->listeners == NULL || adapter->records == NULL ||
+        adapter->units == NULL || adapter->cqes == NULL)
         return weft__no_memory("no memory for the queues to %d ranks", adapter->config.num_ranks);
     memset(adapter->units, 0, num_ranks * DEPTH * sizeof *adapter->units);
     memset(adapter->cqes, 0xff, num_ranks * sizeof *adapter->cqes);
@@ -287,16 +291,26 @@ weft_result weft__nic_adapter_create(const struct weft__nic_adapter_config *conf
     return WEFT_OK;
 }
 
+static void free_steps(struct weft__nic_step *step)
+{
+    while (step != NULL) {
+        struct weft__nic_step *before = step->before;
+        free(step);
+        step = before;
+    }
+}
+
 void weft__nic_adapter_destroy(struct weft__nic_adapter *adapter)
 {
     if (adapter == NULL)
         return;
     weft__nic_model_destroy(adapter->model);
+    free(adapter->new_step);
+    free_steps(adapter->port.last_step);
     free(adapter->cqes);
     free(adapter->units);
     free(adapter->records);
     free(adapter->listeners);
-    free(adapter->port.peer_keys);
     free(adapter->port.channels);
     free(adapter);
 }
@@ -311,31 +325,45 @@ struct weft__nic_port *weft__nic_adapter_port(struct weft__nic_adapter *adapter)
 weft_result weft__nic_adapter_add_step(struct weft__nic_adapter *adapter, uint64_t begin,
                                        uint64_t num_bytes, struct weft__nic_key *own)
 {
-    struct weft__nic_port *port = &adapter->port;
-    if (port->num_steps == WEFT__NIC_MAX_STEPS)
-        return weft__error(WEFT_ERROR_UNSUPPORTED, "the heap has grown in more than %d steps",
-                           WEFT__NIC_MAX_STEPS);
     const char *memory = adapter->config.heap + begin;
-    *own = (struct weft__nic_key){(uintptr_t)memory, FIRST_STEP_KEY + port->num_steps};
-    WEFT__TRY(add_region(adapter, memory, num_bytes, own->key,
-                         WEFT__NIC_LOCAL_WRITE | WEFT__NIC_REMOTE_WRITE | WEFT__NIC_REMOTE_READ |
-                             WEFT__NIC_REMOTE_ATOMIC));
-    port->steps[port->num_steps] =
-        (struct weft__nic_step){.begin = begin, .end = begin + num_bytes, .own = *own};
+    const size_t num_ranks = (size_t)adapter->config.num_ranks;
+    struct weft__nic_step *step = calloc(1, sizeof *step + num_ranks * sizeof *step->keys);
+    WEFT__CHECK_MEMORY(step, "no memory for the keys of %d ranks", adapter->config.num_ranks);
+    *own = (struct weft__nic_key){(uintptr_t)memory, FIRST_STEP_KEY + adapter->num_keys};
+    const weft_result result = add_region(adapter, memory, num_bytes, own->key,
+                                          WEFT__NIC_LOCAL_WRITE | WEFT__NIC_REMOTE_WRITE |
+                                              WEFT__NIC_REMOTE_READ | WEFT__NIC_REMOTE_ATOMIC);
+    if (result != WEFT_OK) {
+        free(step);
+        return result;
+    }
+    step->before = adapter->port.last_step;
+    step->begin = begin;
+    step->end = begin + num_bytes;
+    step->keys[adapter->config.rank] = *own;
+    adapter->new_step = step;
+    adapter->num_keys++;
     return WEFT_OK;
 }
 
 void weft__nic_adapter_learn_key(struct weft__nic_adapter *adapter, int32_t rank,
                                  const struct weft__nic_key *key)
 {
-    struct weft__nic_port *port = &adapter->port;
-    port->peer_keys[(size_t)rank * WEFT__NIC_MAX_STEPS + port->num_steps] = *key;
+    adapter->new_step->keys[rank] = *key;
 }
 
 void weft__nic_adapter_open_step(struct weft__nic_adapter *adapter)
 {
-    uint32_t *num_steps = &adapter->port.num_steps;
-    __atomic_store_n(num_steps, *num_steps + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&adapter->port.last_step, adapter->new_step, __ATOMIC_RELEASE);
+    adapter->new_step = NULL;
+}
+
+void weft__nic_adapter_drop_step(struct weft__nic_adapter *adapter)
+{
+    weft__nic_model_remove_region(adapter->model,
+                                  adapter->new_step->keys[adapter->config.rank].key);
+    free(adapter->new_step);
+    adapter->new_step = NULL;
 }
 
 /* ---------------------------------------------------------------- running it */
@@ -352,8 +380,10 @@ int weft__nic_adapter_is_idle(const struct weft__nic_adapter *adapter)
 {
     for (int32_t peer = 0; peer < adapter->config.num_ranks; peer++) {
         const struct weft__nic_queue *queue = &adapter->port.channels[peer].queue;
+        const struct listener *listener = &adapter->listeners[peer];
         const uint64_t num_posted = __atomic_load_n(&queue->ready, __ATOMIC_ACQUIRE);
-        if (num_posted != adapter->listeners[peer].done && !adapter->listeners[peer].has_failed)
+        if (num_posted != __atomic_load_n(&listener->done, __ATOMIC_RELAXED) &&
+            !__atomic_load_n(&listener->has_failed, __ATOMIC_RELAXED))
             return 0;
     }
     return 1;

@@ -32,15 +32,16 @@ struct weft__nic_port *weft__nic_adapter_port(struct weft__nic_adapter *adapter)
 /* Registers bytes of the heap, behind those of all steps before. */
 weft_result weft__nic_adapter_add_step(struct weft__nic_adapter *adapter, uint64_t begin,
                                        uint64_t num_bytes, struct weft__nic_key *own);
-/* The key of another rank for the step that was added last; and the end of this, when all keys are
- * known: from then on programs may name its bytes. */
+/* A rank's key for this step. When all ranks know all keys, it is opened: programs may name its
+ * bytes. Or it is dropped, as if it had not been added. */
 void weft__nic_adapter_learn_key(struct weft__nic_adapter *adapter, int32_t rank,
                                  const struct weft__nic_key *key);
 void weft__nic_adapter_open_step(struct weft__nic_adapter *adapter);
+void weft__nic_adapter_drop_step(struct weft__nic_adapter *adapter);
 
 /* From any thread: whether a doorbell has been rung that the NIC has not heard. */
 int weft__nic_adapter_is_rung(const struct weft__nic_adapter *adapter);
-/* True if every posted request is done or has failed. */
+/* From any thread: true if every posted request is done or has failed. */
 int weft__nic_adapter_is_idle(const struct weft__nic_adapter *adapter);
 /* Moves the NIC on. Returns the number of events. */
 int weft__nic_adapter_step(struct weft__nic_adapter *adapter);

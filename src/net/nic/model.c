@@ -59,6 +59,13 @@ weft_result weft__nic_model_add_region(struct weft__nic_model *model,
     return WEFT_OK;
 }
 
+void weft__nic_model_remove_region(struct weft__nic_model *model, uint32_t local_key)
+{
+    for (uint32_t i = 0; i < model->num_regions; i++)
+        if (model->regions[i].local_key == local_key)
+            model->regions[i] = model->regions[--model->num_regions];
+}
+
 static int is_power_of_two(uint32_t number)
 {
     return number != 0 && (number & (number - 1)) == 0;

@@ -129,6 +129,11 @@ struct weft__nic_queue_config {
     enum weft__nic_last last;
 };
 
+/* Until when a request's bytes must stay as they are. A retry reads them again, but a target drops
+ * bytes that it has. So a sender may go by the target's word that they came: it need not wait for
+ * the completion. */
+enum weft__nic_source { WEFT__NIC_SOURCE_UNTIL_ANSWERED, WEFT__NIC_SOURCE_UNTIL_ARRIVED };
+
 /* A model that breaks its promises: tests of drivers must see each. */
 enum weft__nic_fault {
     WEFT__NIC_NO_FAULT,
@@ -151,6 +156,7 @@ enum weft__nic_fault {
 struct weft__nic_model_config {
     struct weft__nic_host host;
     struct weft__nic_wire wire;
+    enum weft__nic_source source;
     enum weft__nic_fault fault;
 };
 
@@ -160,6 +166,8 @@ weft_result weft__nic_model_create(const struct weft__nic_model_config *config,
 void weft__nic_model_destroy(struct weft__nic_model *model); /* NULL is legal */
 weft_result weft__nic_model_add_region(struct weft__nic_model *model,
                                        const struct weft__nic_region *region);
+/* When no request names it any more. */
+void weft__nic_model_remove_region(struct weft__nic_model *model, uint32_t local_key);
 weft_result weft__nic_model_add_cq(struct weft__nic_model *model,
                                    const struct weft__nic_cq_config *config, uint32_t *cq_idx);
 weft_result weft__nic_model_add_queue(struct weft__nic_model *model,

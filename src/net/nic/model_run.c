@@ -210,7 +210,8 @@ int weft__nic_read_again(struct weft__nic_model *model, struct nic_queue *queue)
 {
     enum { OF_DRAWS = 4, MOST_OF_REQUEST = 64 };
     const uint32_t num_started = count_started(queue);
-    if (num_started == 0 || nic_draw(model, OF_DRAWS) != 0)
+    if (model->config.source == WEFT__NIC_SOURCE_UNTIL_ARRIVED || num_started == 0 ||
+        nic_draw(model, OF_DRAWS) != 0)
         return 0;
     const uint64_t index = queue->done + nic_draw(model, num_started);
     struct nic_entry *entry = nic_entry_at(queue, index);

@@ -42,17 +42,18 @@ struct weft__nic_key {
     uint32_t key; /* 0: nobody's, which the NIC refuses */
 };
 
-enum { WEFT__NIC_MAX_STEPS = 32 };
+/* Bytes by which all heaps have grown together. It never changes. */
+struct weft__nic_step {
+    struct weft__nic_step *before; /* the last one before it, or NULL */
+    uint64_t begin, end;           /* offsets in the heaps */
+    struct weft__nic_key keys[];   /* [num_ranks] */
+};
 
-/* Programs post with this. The heaps have grown by the same steps on all ranks. */
+/* Programs post with this. */
 struct weft__nic_port {
+    int32_t rank;
     struct weft__nic_channel *channels; /* [num_ranks], those of peers */
     struct weft__nic_key sink;          /* 8 bytes that nobody reads */
-    uint32_t num_steps;                 /* raised (release) when all ranks have the step */
-    struct weft__nic_step {
-        uint64_t begin, end; /* offsets in the heaps */
-        struct weft__nic_key own;
-    } steps[WEFT__NIC_MAX_STEPS];
-    struct weft__nic_key *peer_keys;  /* [num_ranks][WEFT__NIC_MAX_STEPS] */
-    uint64_t num_puts, num_put_bytes; /* that were posted, signals included */
+    struct weft__nic_step *last_step;   /* stored (release) when all ranks have it */
+    uint64_t num_puts, num_put_bytes;   /* that were posted, signals included */
 };
