@@ -140,8 +140,7 @@ typedef enum weft_dtype {
     WEFT_FP64 = 6,
     WEFT_UINT8 = 7,
     WEFT_FP8_E4M3 = 8,
-    WEFT_INT8 = 9,      /* of quantised rows alone */
-    WEFT_LOG_10BIT = 64 /* the same: groups of 128 elements, each a sign and a logarithm */
+    WEFT_INT8 = 9 /* of quantised rows alone */
 } weft_dtype;
 
 typedef enum weft_reduce_op {

@@ -130,9 +130,8 @@ typedef struct weft_ep_config {
      * reach all of these arrays. */
     uint64_t staging_bytes;
     /* The type in which a node's sum of a token's rows goes to another node: WEFT_BF16, WEFT_FP16,
-     * WEFT_LOG_10BIT (of rows that are whole groups of 128 elements), WEFT_FP32, which is not to
-     * round, or WEFT_DTYPE_NONE: the dtype that is combined. The same on all ranks. Rows stay as
-     * they are inside a node, so it changes nothing on one node. */
+     * WEFT_FP32, which is not to round, or WEFT_DTYPE_NONE: the dtype that is combined. The same on
+     * all ranks. Rows stay as they are inside a node, so it changes nothing on one node. */
     weft_dtype combine_wire;
     int32_t reserved; /* 0 */
 } weft_ep_config;
@@ -340,12 +339,12 @@ typedef struct weft_ep_combine_args {
  * Over several nodes a token's rows are summed node by node. Each node that had the token, the
  * token's own among them, sums its rows in ascending rank order (or the handle's), from +0, in
  * fp32, and rounds the sum to combine_wire or, without it, to dtype. WEFT_FP32 rounds nothing. Sums
- * beyond the range of WEFT_FP16 become infinity. WEFT_LOG_10BIT rounds as weft_rows_quantise does,
- * so that infinities become NaN. Then out = (bias[0] + bias[1]) + these sums in ascending order of
- * the nodes (or the handle's), from +0, in fp32, rounded once to dtype. The sums of topk_weights
- * have the same order and are never rounded. So a job gives the same bits whenever it has the same
- * ranks on the same number of nodes, whatever the network, the rings and their slots. A combine
- * that is the first operation since notify is preceded by a dispatch without rows [DeepEP 2]. */
+ * beyond the range of WEFT_FP16 become infinity. Then out = (bias[0] + bias[1]) + these sums in
+ * ascending order of the nodes (or the handle's), from +0, in fp32, rounded once to dtype. The sums
+ * of topk_weights have the same order and are never rounded. So a job gives the same bits whenever
+ * it has the same ranks on the same number of nodes, whatever the network, the rings and their
+ * slots. A combine that is the first operation since notify is preceded by a dispatch without rows
+ * [DeepEP 2]. */
 WEFT_API weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
                                      weft_stream *stream);
 

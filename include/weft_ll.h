@@ -213,8 +213,7 @@ typedef struct weft_ll_config {
     int32_t expert_capacity;
     int32_t num_results; /* 1 or 2 results at a time; 0: 2 */
     weft_ll_answer answer;
-    /* The type that combine sends: BF16, FP16, FP32, or WEFT_LOG_10BIT (hidden a multiple of 128;
-     * sums are rounded to dtype before); NONE: dtype. */
+    /* The type that combine sends: BF16, FP16 or FP32; NONE: dtype. */
     weft_dtype answer_dtype;
     /* Rows are quantised on their way to the experts, as weft_rows_quantise does it, and the
      * experts get them so, with their scales. All zero: they stay as they are. */
@@ -424,9 +423,9 @@ typedef struct weft_ll_combine_args {
  *
  * Over several nodes with WEFT_LL_RELAYED, unless rows are answered, sums are made node by node, as
  * weft_ep_combine makes them: on each node, the token's own among them, what its ranks answer is
- * added in ascending rank order, from +0, in fp32, and rounded to answer_dtype, once more (before
- * WEFT_LOG_10BIT to dtype); out = these sums in ascending order of the nodes. So results depend on
- * which ranks are of one node, but not on whose token it is. */
+ * added in ascending rank order, from +0, in fp32, and rounded to answer_dtype, once more; out =
+ * these sums in ascending order of the nodes. So results depend on which ranks are of one node, but
+ * not on whose token it is. */
 WEFT_API weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *args,
                                      weft_stream *stream);
 

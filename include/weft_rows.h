@@ -31,27 +31,9 @@ typedef enum weft_scale_kind {
  * Infinities become the largest element, 448 or 127, of their sign. NaN becomes the FP8 NaN with
  * all bits set but the sign, INT8 0. So no scale is 0, infinite or NaN. The same bits on every
  * machine.
- *
- * Or as rows of WEFT_LOG_10BIT, whose groups of 128 elements have 164 bytes and no scales beside:
- * for each element a sign and a code from 0 to 511, for each group a header, whose halves `high`
- * and `low` are upper halves of floats: of a number not less than the greatest magnitude of the
- * group's finite elements (but finite), and of one not greater than the least that is not 0, or
- * 32 powers of two below `high` if that is more. Floats grow with their bits, as if these were
- * logarithms with a straight line between powers of two. With the steps of
- *
- *     step = (high - low) * 65536 / 510, cut to an integer
- *
- * code c from 1 on is the float with the bits low * 65536 + (c - 1) * step, and an element becomes
- * the nearest one, but 0 if it is less than half of the least. Code 0 is 0; with the sign, NaN, as
- * which infinities come back, too. Four groups, or those that are left at the end of a row, make a
- * block: the codes' low bytes of all, then 32 bytes for each group, of which byte i has the codes'
- * ninth bits and, above them, signs of elements i, i + 32, i + 64 and i + 96, from the lowest bits
- * on; then the headers. Near halves between two codes rounding in fp32 decides, the same way on
- * every machine (src/machine/log_format.h). DeepEP's logfmt has proper logarithms, else the same
- * codes, and leaves blocks with an element of 1 or more as they are.
  */
 typedef struct weft_quantisation {
-    weft_dtype dtype; /* WEFT_FP8_E4M3 or WEFT_INT8, of weft_rows_* WEFT_LOG_10BIT, too */
+    weft_dtype dtype; /* WEFT_FP8_E4M3 or WEFT_INT8 */
     weft_scale_kind scale;
     int32_t group_elements; /* that have one scale, a divisor of the row's; 0: all of the row */
 } weft_quantisation;
@@ -60,7 +42,7 @@ typedef struct weft_rows_args {
     size_t size;
     const void *src; /* quantise: of dtype, dequantise: of quantisation.dtype; any alignment */
     void *dst;       /* the other way round; rows lie side by side */
-    void *scales;    /* written by quantise, read by dequantise; WEFT_LOG_10BIT: NULL */
+    void *scales;    /* written by quantise, read by dequantise */
     int64_t hidden;  /* elements of a row, at most WEFT_MAX_ROW_BYTES */
     uint64_t src_stride_bytes; /* between rows of src; 0: they lie side by side */
     /* 0: each row's scales lie side by side, and so do these rows. Else scales lie by columns:

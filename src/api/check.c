@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "machine/machine.h"
-
 /* "WEFT_BF16 (2)", or the number alone if nothing has it. */
 static void describe(enum weft__enum kind, int32_t value, char *text, size_t text_bytes)
 {
@@ -34,22 +32,12 @@ weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest
 weft_result weft__check_wire(weft_dtype wire, const char *name)
 {
     char given[64];
-    if (wire == WEFT_DTYPE_NONE || wire == WEFT_LOG_10BIT ||
-        (wire >= WEFT_BF16 && wire <= WEFT_FP32))
+    if (wire == WEFT_DTYPE_NONE || (wire >= WEFT_BF16 && wire <= WEFT_FP32))
         return WEFT_OK;
     describe(WEFT__ENUM_DTYPE, (int32_t)wire, given, sizeof given);
     return weft__invalid("%s is %s, allowed are WEFT_DTYPE_NONE (%d), WEFT_BF16 (%d), WEFT_FP16 "
-                         "(%d), WEFT_FP32 (%d) and WEFT_LOG_10BIT (%d)",
-                         name, given, WEFT_DTYPE_NONE, WEFT_BF16, WEFT_FP16, WEFT_FP32,
-                         WEFT_LOG_10BIT);
-}
-
-weft_result weft__check_wire_of_row(weft_dtype wire, const char *name, int64_t hidden)
-{
-    if (wire != WEFT_LOG_10BIT || hidden % WP_LOG_GROUP_ELEMENTS == 0)
-        return WEFT_OK;
-    return weft__invalid("hidden is %lld, must be a multiple of %d where %s is WEFT_LOG_10BIT",
-                         (long long)hidden, WP_LOG_GROUP_ELEMENTS, name);
+                         "(%d) and WEFT_FP32 (%d)",
+                         name, given, WEFT_DTYPE_NONE, WEFT_BF16, WEFT_FP16, WEFT_FP32);
 }
 
 weft_result weft__check_quantisation(const weft_quantisation *quantisation, int64_t hidden)

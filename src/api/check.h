@@ -52,10 +52,8 @@ weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest
  * the row. */
 weft_result weft__check_quantisation(const weft_quantisation *quantisation, int64_t hidden);
 
-/* The type of rows that are combined on their way, an argument named so; and such rows of
- * `hidden`. */
+/* The type of rows that are combined on their way, an argument named so. */
 weft_result weft__check_wire(weft_dtype wire, const char *name);
-weft_result weft__check_wire_of_row(weft_dtype wire, const char *name, int64_t hidden);
 
 /* An array of `count` elements may be NULL only if there are none. */
 static inline weft_result weft__check_array(const void *ptr, int64_t count, const char *name)

@@ -248,9 +248,6 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
     WEFT__TRY(weft__check_range(
         args.hidden, 1, WEFT_MAX_ROW_BYTES / (int64_t)wp_dtype_bytes(args.dtype), "hidden"));
-    if (handle->ep->internode != NULL)
-        WEFT__TRY(weft__check_wire_of_row(handle->ep->combine_wire, "combine_wire of the weft_ep",
-                                          args.hidden));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
     WEFT__TRY(weft__ep_check_num_blocks(handle, args.num_blocks));
     WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));

@@ -114,7 +114,6 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
     WEFT__TRY(weft__check_range(config->num_results, 0, WP_NUM_BUFFERS, "num_results"));
     WEFT__TRY(check_answer(ep, config));
     WEFT__TRY(weft__check_wire(config->answer_dtype, "answer_dtype"));
-    WEFT__TRY(weft__check_wire_of_row(config->answer_dtype, "answer_dtype", config->hidden));
     WEFT__TRY(check_quantisation(config));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_ROUTE, (int32_t)config->route, WEFT_LL_STRAIGHT,
                                WEFT_LL_RELAYED, "route"));

@@ -7,47 +7,15 @@
 
 /* ---------------------------------------------------------------- checks */
 
-static weft_result check_quantised_dtype(weft_dtype dtype)
-{
-    if (dtype == WEFT_FP8_E4M3 || dtype == WEFT_INT8 || dtype == WEFT_LOG_10BIT)
-        return WEFT_OK;
-    const char *constant = weft__constant_name(WEFT__ENUM_DTYPE, dtype);
-    return weft__invalid("quantisation.dtype is %s (%d), allowed are WEFT_FP8_E4M3 (%d), WEFT_INT8 "
-                         "(%d) and WEFT_LOG_10BIT (%d)",
-                         constant, (int)dtype, WEFT_FP8_E4M3, WEFT_INT8, WEFT_LOG_10BIT);
-}
-
-static weft_result check_types(const weft_rows_args *args)
-{
-    WEFT__TRY(
-        weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->dtype, WEFT_BF16, WEFT_FP32, "dtype"));
-    return check_quantised_dtype(args->quantisation.dtype);
-}
-
-/* Its groups have headers in the rows. */
-static weft_result check_logarithmic(weft_rows_args *args)
-{
-    const int32_t group_elements = args->quantisation.group_elements;
-    if (group_elements != 0 && group_elements != WP_LOG_GROUP_ELEMENTS)
-        return weft__invalid(
-            "quantisation.group_elements is %d, of WEFT_LOG_10BIT allowed are 0 and %d",
-            group_elements, WP_LOG_GROUP_ELEMENTS);
-    WEFT__TRY(weft__check_wire_of_row(WEFT_LOG_10BIT, "quantisation.dtype", args->hidden));
-    args->quantisation.group_elements = WP_LOG_GROUP_ELEMENTS;
-    WEFT__TRY(weft__check_unused((uint64_t)args->quantisation.scale, "quantisation.scale"));
-    WEFT__TRY(weft__check_unused((uintptr_t)args->scales, "scales"));
-    return weft__check_unused(args->scale_column_bytes, "scale_column_bytes");
-}
-
 /* Sets group_elements if it was 0. */
 static weft_result check_shape(weft_rows_args *args)
 {
+    WEFT__TRY(
+        weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->dtype, WEFT_BF16, WEFT_FP32, "dtype"));
     WEFT__TRY(weft__check_range(args->num_rows, 0, INT32_MAX, "num_rows"));
     WEFT__TRY(weft__check_unused((uint64_t)args->reserved, "reserved"));
     WEFT__TRY(weft__check_range(
         args->hidden, 1, WEFT_MAX_ROW_BYTES / (int64_t)wp_dtype_bytes(args->dtype), "hidden"));
-    if (args->quantisation.dtype == WEFT_LOG_10BIT)
-        return check_logarithmic(args);
     WEFT__TRY(weft__check_quantisation(&args->quantisation, args->hidden));
     if (args->quantisation.group_elements == 0)
         args->quantisation.group_elements = (int32_t)args->hidden;
@@ -92,8 +60,7 @@ static weft_result check_memory(const weft_rows_args *args, struct wp_quantise_a
     filled->dst_stride_bytes = dst_row_bytes;
     WEFT__TRY(weft__check_array(args->src, args->num_rows, "src"));
     WEFT__TRY(weft__check_array(args->dst, args->num_rows, "dst"));
-    if (args->quantisation.dtype != WEFT_LOG_10BIT)
-        WEFT__TRY(weft__check_array(args->scales, args->num_rows, "scales"));
+    WEFT__TRY(weft__check_array(args->scales, args->num_rows, "scales"));
     const enum weft__extent_use use_of_scales =
         filled->direction == WP_QUANTISE ? WEFT__EXTENT_WRITTEN : WEFT__EXTENT_READ;
     struct weft__extent extents[] = {
@@ -126,7 +93,6 @@ static weft_result run(weft_comm *comm, const weft_rows_args *given,
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     WEFT__TRY(WEFT__READ(weft_rows_args, &args, given, "args"));
-    WEFT__TRY(check_types(&args));
     WEFT__TRY(check_shape(&args));
     struct wp_quantise_args filled = {.direction = direction,
                                       .num_rows = args.num_rows,

@@ -106,10 +106,7 @@ static weft_result allocate_own_sums(weft_comm *comm, int32_t num_combine_warps,
 {
     if (internode->combine_wire == 0)
         return WEFT_OK;
-    const int is_logarithmic = internode->combine_wire == WEFT_LOG_10BIT;
-    internode->own_sum_bytes =
-        internode->rings.slot_bytes * (is_logarithmic ? (uint64_t)WP_OWN_SLOTS_OF_LOGS : 1);
-    internode->own_sums_bytes = (uint64_t)num_combine_warps * internode->own_sum_bytes;
+    internode->own_sums_bytes = (uint64_t)num_combine_warps * internode->rings.slot_bytes;
     return weft__machine_of(comm)->alloc(comm, internode->own_sums_bytes, &internode->own_sums);
 }
 
@@ -188,7 +185,7 @@ static int64_t most_takers(const struct weft__internode *internode, int32_t num_
     const struct weft__grid none = {.num_warps = num_warps};
     return internode->own_sums_bytes == 0
                ? INT64_MAX
-               : (int64_t)(internode->own_sums_bytes / internode->own_sum_bytes) -
+               : (int64_t)(internode->own_sums_bytes / internode->rings.slot_bytes) -
                      weft__internode_most_warps(internode, WEFT__RINGS_ONE_WAY, none);
 }
 

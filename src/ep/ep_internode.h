@@ -15,8 +15,7 @@ struct weft__internode {
     weft_dtype combine_wire; /* 0: of the dtype that is combined */
     void *own_sums;          /* of combine, in slots for its warps, if combine_wire is not 0 */
     uint64_t own_sums_bytes;
-    uint64_t own_sum_bytes; /* of each warp */
-    void *counters;         /* those of the rings, num_notifies, and num_rows_read */
+    void *counters; /* those of the rings, num_notifies, and num_rows_read */
     uint64_t *num_notifies;
 };
 

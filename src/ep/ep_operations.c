@@ -293,17 +293,14 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
         .rings = internode->rings,
         .wire_dtype = wire_dtype,
         .own_sums = wire_dtype == args->dtype ? NULL : internode->own_sums,
-        .own_sum_bytes = internode->own_sum_bytes,
     };
     struct wp_message *message = &program_args.combine.message;
     message->num_blocks = grid.num_blocks;
     note_graphs(handle, stream);
     if (!handle->has_relayed || handle->is_in_graphs)
         WEFT__TRY(relay_routes(handle, stream));
-    const enum wp_program program = wire_dtype == WEFT_LOG_10BIT ? WP_PROGRAM_internode_log_combine
-                                                                 : WP_PROGRAM_internode_combine;
-    return weft__exchange_launch(ep->exchange, stream, program, grid, &program_args,
-                                 sizeof program_args);
+    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_internode_combine, grid,
+                                 &program_args, sizeof program_args);
 }
 
 static weft_result launch_combine(const weft_ep *ep, const struct wp_staged_combine_args *args,

@@ -13,8 +13,7 @@
  * it:
  *
  *   WP_ROWS_ARE_ALIGNED  all rows that it copies, sums or converts, and parts of them, begin at
- *                       multiples of WP_ALIGNED_BYTES, and are multiples of them, but for
- *                       logarithms' bytes
+ *                       multiples of WP_ALIGNED_BYTES, and are multiples of them
  *   WP_ROWS_GO_IN_PARTS  what it copies is mostly parts of rows, of a few KiB for each warp
  *   WP_PACKETS_ARE_SHORT  rows that go in packets, and those that it sums with weights, have no
  *                       more than a packet for each lane
@@ -121,14 +120,6 @@
  *                       wp_quantised_rows says, as struct wp_quantisation does. For a part of a
  *                       row, the caller moves src, the dsts and the offset (wp_scale_offset)
  *   wp_row_dequantise  the way back: each element times its group's scale
- *   wp_row_log_encode  dst, of WEFT_LOG_10BIT, = wp_row_weighted_sum of rows of bf16, fp16 or fp32,
- *                       rounded to their own type first; of one row without weights the row as it
- *                       is. num_elements are whole groups. A part of a row is whole blocks of
- *                       WP_LOG_BLOCK_ELEMENTS, or the row's end (log_format.h)
- *   wp_row_log_sum    wp_row_weighted_sum of such rows, to bf16, fp16 or fp32; of one row without
- *                       weights it is the way back
- *   wp_row_log_sum_mixed  wp_row_sum_mixed whose rest_dtype is WEFT_LOG_10BIT; dst is of bf16, fp16
- *                       or fp32, and none of the srcs
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its
  * next wp_block_sync, wp_row_sync, wp_remote_post, wp_signal or wp_fetch_add, before what that
@@ -379,7 +370,6 @@ struct wp_failure {
 
 #include "primitives.h"
 
-#include "machine/log_format.h"
 #include "machine/scales.h"
 
 /* Bytes, and behind them an add of 1 to a word, by which the target hears of them; nobody else
@@ -418,15 +408,12 @@ WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype)
     case WEFT_INT64:
     case WEFT_FP64:
     case WEFT_DTYPE_NONE:
-    case WEFT_LOG_10BIT: /* wp_log_row_bytes */
         break;
     }
     return 8;
 }
 
-/* The bytes of elements of any type; WEFT_LOG_10BIT wants whole groups. */
 WP_FN uint64_t wp_elements_bytes(weft_dtype dtype, int64_t num_elements)
 {
-    return dtype == WEFT_LOG_10BIT ? wp_log_row_bytes(num_elements)
-                                   : (uint64_t)num_elements * wp_dtype_bytes(dtype);
+    return (uint64_t)num_elements * wp_dtype_bytes(dtype);
 }

@@ -19,7 +19,6 @@
     X(internode_notify)                                                                            \
     X(internode_dispatch)                                                                          \
     X(internode_combine)                                                                           \
-    X(internode_log_combine)                                                                       \
     X(internode_quantised_dispatch)                                                                \
     X(internode_barrier)                                                                           \
     X(internode_collective)                                                                        \

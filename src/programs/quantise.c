@@ -21,9 +21,8 @@ WP_FN struct wp_scaled_part find_part(const struct wp_quantise_args *args, int64
     const struct wp_scaled_part part = {
         args->src + row * args->src_stride_bytes + wp_elements_bytes(how.src_dtype, first),
         args->dst + row * args->dst_stride_bytes + wp_elements_bytes(how.dst_dtype, first),
-        args->scales == NULL ? NULL
-                             : args->scales + row * args->scales_stride_bytes +
-                                   wp_scale_offset(how, first / how.group_elements),
+        args->scales + row * args->scales_stride_bytes +
+            wp_scale_offset(how, first / how.group_elements),
         rest < args->part_elements ? rest : args->part_elements};
     return part;
 }
@@ -44,24 +43,9 @@ WP_FN const void **put_pointers(struct wp_warp *warp, const void *row, const voi
 WP_FN void quantise_part(struct wp_warp *warp, struct wp_quantisation how,
                          struct wp_scaled_part part)
 {
-    if (how.dst_dtype == WEFT_LOG_10BIT) {
-        wp_row_log_encode(warp, part.dst, put_pointers(warp, part.src, NULL), NULL, 1,
-                          how.src_dtype, part.num_elements);
-        return;
-    }
     const void **dsts = put_pointers(warp, part.dst, part.scales);
     const struct wp_quantised_rows to = {dsts, dsts + 1, 0, 1};
     wp_row_quantise(warp, to, part.src, how, part.num_elements);
-}
-
-WP_FN void dequantise_part(struct wp_warp *warp, struct wp_quantisation how,
-                           struct wp_scaled_part part)
-{
-    if (how.src_dtype == WEFT_LOG_10BIT)
-        wp_row_log_sum(warp, part.dst, put_pointers(warp, part.src, NULL), NULL, 1, how.dst_dtype,
-                       part.num_elements);
-    else
-        wp_row_dequantise(warp, part.dst, part.src, part.scales, how, part.num_elements);
 }
 
 WP_PROGRAM(quantise, warp, args)
@@ -74,7 +58,7 @@ WP_PROGRAM(quantise, warp, args)
         if (args->direction == WP_QUANTISE)
             quantise_part(warp, args->how, part);
         else
-            dequantise_part(warp, args->how, part);
+            wp_row_dequantise(warp, part.dst, part.src, part.scales, args->how, part.num_elements);
     }
     return WP_STATUS_OK;
 }

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "harness/cmocka.h"
+#include "harness/host_calls.h"
 #include "harness/ll_scene.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
@@ -26,13 +27,13 @@ enum {
 
 /* The objects that the calls use. */
 struct scene {
-    weft_comm *comm, *child;
+    weft_comm *comm;
     weft_stream *stream;
     weft_coll *coll;
     weft_ep *ep;
     weft_ep_handle *handle;
     weft_ll *ll;
-    void *heap, *memory, *allocated;
+    void *heap, *memory;
     int32_t *topk_idx;
     float *weights;
     int32_t num_ranks, rank;
@@ -127,66 +128,30 @@ static weft_result ll_dispatch(struct scene *scene)
                             scene->stream);
 }
 
-static weft_result host_barrier(struct scene *scene)
-{
-    return weft_comm_host_barrier(scene->comm);
-}
-
-static weft_result host_all_gather(struct scene *scene)
-{
-    return weft_comm_host_all_gather(scene->comm, &scene->rank, sizeof scene->rank,
-                                     scene->topk_idx);
-}
-
-static weft_result heap_alloc(struct scene *scene)
-{
-    return weft_heap_alloc(scene->comm, 1024, &scene->allocated);
-}
-
-static weft_result split(struct scene *scene)
-{
-    return weft_comm_split(scene->comm, 0, 0, NULL, &scene->child);
-}
-
-static weft_result coll_create(struct scene *scene)
-{
-    weft_coll *another;
-    return weft_coll_create(scene->comm, NULL, &another);
-}
-
-static weft_result ep_create(struct scene *scene)
-{
-    const weft_ep_config config = ll_scene_ep_config();
-    weft_ep *another;
-    return weft_ep_create(scene->comm, &config, &another);
-}
-
-enum where { ON_STREAM, ON_HOST };
 static const struct call {
     const char *name;
-    call_fn *run;
-    enum where where;
-} calls[] = {{"weft_coll_all_reduce", all_reduce, ON_STREAM},
-             {"weft_comm_barrier", barrier, ON_STREAM},
-             {"weft_ep_notify", notify, ON_STREAM},
-             {"weft_ll_dispatch", ll_dispatch, ON_STREAM},
-             {"weft_comm_host_barrier", host_barrier, ON_HOST},
-             {"weft_coll_recv", receive, ON_STREAM},
-             {"weft_heap_alloc", heap_alloc, ON_HOST},
-             {"weft_ep_dispatch", dispatch, ON_STREAM},
-             {"weft_ep_combine", combine, ON_STREAM},
-             {"weft_coll_broadcast", broadcast, ON_STREAM},
-             {"weft_comm_split", split, ON_HOST},
-             {"weft_coll_reduce_scatter", reduce_scatter, ON_STREAM},
-             {"weft_coll_all_gather", all_gather, ON_STREAM},
-             {"weft_coll_all_to_all", all_to_all, ON_STREAM},
-             {"weft_coll_reduce", reduce, ON_STREAM},
-             {"weft_coll_gather", gather, ON_STREAM},
-             {"weft_coll_scatter", scatter, ON_STREAM},
-             {"weft_coll_all_to_all_v", all_to_all_v, ON_STREAM},
-             {"weft_comm_host_all_gather", host_all_gather, ON_HOST},
-             {"weft_coll_create", coll_create, ON_HOST},
-             {"weft_ep_create", ep_create, ON_HOST}};
+    call_fn *run; /* on the stream; NULL: it is one of host_calls */
+} calls[] = {{"weft_coll_all_reduce", all_reduce},
+             {"weft_comm_barrier", barrier},
+             {"weft_ep_notify", notify},
+             {"weft_ll_dispatch", ll_dispatch},
+             {"weft_comm_host_barrier", NULL},
+             {"weft_coll_recv", receive},
+             {"weft_heap_alloc", NULL},
+             {"weft_ep_dispatch", dispatch},
+             {"weft_ep_combine", combine},
+             {"weft_coll_broadcast", broadcast},
+             {"weft_comm_split", NULL},
+             {"weft_coll_reduce_scatter", reduce_scatter},
+             {"weft_coll_all_gather", all_gather},
+             {"weft_coll_all_to_all", all_to_all},
+             {"weft_coll_reduce", reduce},
+             {"weft_coll_gather", gather},
+             {"weft_coll_scatter", scatter},
+             {"weft_coll_all_to_all_v", all_to_all_v},
+             {"weft_comm_host_all_gather", NULL},
+             {"weft_coll_create", NULL},
+             {"weft_ep_create", NULL}};
 enum { NUM_CALLS = sizeof calls / sizeof *calls, FIRST_FEW = 7, NUM_MOST = 5 };
 
 /* ---------------------------------------------------------------- the scene */
@@ -202,7 +167,6 @@ static int open_objects(struct scene *scene)
     CHECK_OK(weft_ep_create(scene->comm, &ep, &scene->ep));
     CHECK_OK(weft_ep_handle_create(scene->ep, &handle, &scene->handle));
     CHECK_OK(weft_ll_create(scene->ep, &ll, &scene->ll));
-    CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
     return 0;
 }
 
@@ -241,24 +205,27 @@ static int warm_up(struct scene *scene)
 static int open_scene(struct scene *scene, struct ranks_context *context, int32_t num_nodes)
 {
     *scene = (struct scene){.num_ranks = NUM_RANKS, .rank = context->rank};
-    CHECK_OK(ranks_comm_create(
-        context, WEFT_ARGS(weft_comm_config, .timeout_ms = FAR_MS, .num_nodes = num_nodes),
-        &scene->comm));
+    scene->comm = ranks_comm(
+        context, WEFT_ARGS(weft_comm_config, .timeout_ms = FAR_MS, .num_nodes = num_nodes));
+    scene->stream = ranks_stream(context);
     return open_objects(scene) || allocate(scene) || warm_up(scene);
 }
 
-static int close_scene(struct scene *scene)
+static weft_result make_on_host(struct scene *scene, const char *name)
 {
-    CHECK_OK(weft_comm_destroy(scene->comm));
-    CHECK_OK(weft_stream_destroy(scene->stream));
-    return 0;
+    struct host_scene host = {.comm = scene->comm};
+    int i = 0;
+    while (strcmp(host_calls[i].name, name) != 0)
+        i++;
+    return host_calls[i].call(&host);
 }
 
 static weft_result make(struct scene *scene, const struct call *call)
 {
+    if (call->run == NULL)
+        return make_on_host(scene, call->name);
     const weft_result result = call->run(scene);
-    return result == WEFT_OK && call->where == ON_STREAM ? weft_stream_synchronize(scene->stream)
-                                                         : result;
+    return result == WEFT_OK ? weft_stream_synchronize(scene->stream) : result;
 }
 
 /* ---------------------------------------------------------------- calls that do not fit */
@@ -289,14 +256,13 @@ static int disagree(struct ranks_context *context)
     CHECK(weft_comm_status(scene.comm, &failed_rank) == result && failed_rank >= 0,
           "no rank is blamed"); /* one of two that differ */
     CHECK(clock_ns() - begin_ns < SOON_MS * INT64_C(1000000), "late: %s", message);
-    return close_scene(&scene);
+    return 0;
 }
 
 /* Returns 1 if it failed. Calls of the host that do not fit leave the communicator whole. */
 static int try_pair(struct pair pair)
 {
-    if (pair.most == pair.odd ||
-        (calls[pair.most].where == ON_HOST && calls[pair.odd].where == ON_HOST))
+    if (pair.most == pair.odd || (calls[pair.most].run == NULL && calls[pair.odd].run == NULL))
         return 0;
     if (ranks_run(RANKS_PROCESSES, NUM_RANKS, disagree, &pair) == 0)
         return 0;
@@ -356,7 +322,7 @@ static int be_late(struct ranks_context *context)
         CHECK_OK(notify(&scene));
         CHECK_OK(weft_stream_synchronize(scene.stream));
     }
-    return close_scene(&scene);
+    return 0;
 }
 
 TEST(who_is_late_fits)
@@ -381,18 +347,16 @@ TEST_ON_RANKS(ranks_may_go_on_without_one, RANKS_PROCESSES, NUM_RANKS)
         CHECK_OK(weft_stream_synchronize(scene.stream));
     }
     CHECK_OK(weft_comm_host_barrier(scene.comm));
-    return close_scene(&scene);
+    return 0;
 }
 
 /* Two objects on two streams in an order that differs by rank, with a long time between. */
 TEST_ON_RANKS(streams_may_cross, RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
-    weft_stream *other;
     if (open_scene(&scene, context, 1))
         return 1;
-    CHECK_OK(weft_stream_create(scene.comm, &other));
-    weft_stream *const streams[2] = {scene.stream, other};
+    weft_stream *const streams[2] = {scene.stream, ranks_stream(context)};
     for (int i = 0; i < 2; i++) {
         scene.stream = streams[i];
         CHECK_OK((i + context->rank) % 2 == 0 ? all_reduce(&scene) : barrier(&scene));
@@ -400,9 +364,7 @@ TEST_ON_RANKS(streams_may_cross, RANKS_PROCESSES, NUM_RANKS)
     }
     CHECK_OK(weft_stream_synchronize(streams[0]));
     CHECK_OK(weft_stream_synchronize(streams[1]));
-    scene.stream = streams[0];
-    CHECK_OK(weft_stream_destroy(other));
-    return close_scene(&scene);
+    return 0;
 }
 
 /* Two threads drive one object each, and each waits for its own. */
@@ -426,21 +388,18 @@ static void *drive(void *argument)
 TEST_ON_RANKS(threads_may_drive_objects_apart, RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
-    weft_stream *other;
     pthread_t threads[2];
     if (open_scene(&scene, context, 1))
         return 1;
-    CHECK_OK(weft_stream_create(scene.comm, &other));
     const int is_first = context->rank == ODD_ONE;
     struct driver drivers[2] = {{scene, all_reduce, is_first ? LATE_MS : 0, WEFT_OK},
                                 {scene, barrier, is_first ? 0 : LATE_MS, WEFT_OK}};
-    drivers[1].scene.stream = other;
+    drivers[1].scene.stream = ranks_stream(context);
     for (int i = 0; i < 2; i++)
         CHECK(pthread_create(&threads[i], NULL, drive, &drivers[i]) == 0, "no thread");
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     CHECK(drivers[0].result == WEFT_OK && drivers[1].result == WEFT_OK, "%s and %s",
           weft_result_string(drivers[0].result), weft_result_string(drivers[1].result));
-    CHECK_OK(weft_stream_destroy(other));
-    return close_scene(&scene);
+    return 0;
 }

@@ -77,25 +77,16 @@ static const char *name_of(char letter)
 static int open_scene(struct scene *scene, struct ranks_context *context, int32_t num_nodes)
 {
     *scene = (struct scene){.rank = context->rank};
-    CHECK_OK(ranks_comm_create(
-        context, WEFT_ARGS(weft_comm_config, .timeout_ms = FAR_MS, .num_nodes = num_nodes),
-        &scene->comm));
+    scene->comm = ranks_comm(
+        context, WEFT_ARGS(weft_comm_config, .timeout_ms = FAR_MS, .num_nodes = num_nodes));
+    scene->stream = ranks_stream(context);
+    scene->other = ranks_stream(context);
     CHECK_OK(ranks_coll_create(scene->comm, &scene->coll));
     CHECK_OK(ranks_coll_create(scene->comm, &scene->another));
-    CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
-    CHECK_OK(weft_stream_create(scene->comm, &scene->other));
     CHECK_OK(
         weft_heap_alloc(scene->comm, NUM_RANKS * COUNT * sizeof(float), (void **)&scene->send));
     CHECK_OK(
         weft_heap_alloc(scene->comm, NUM_RANKS * COUNT * sizeof(float), (void **)&scene->recv));
-    return 0;
-}
-
-static int close_scene(struct scene *scene)
-{
-    CHECK_OK(weft_comm_destroy(scene->comm));
-    CHECK_OK(weft_stream_destroy(scene->stream));
-    CHECK_OK(weft_stream_destroy(scene->other));
     return 0;
 }
 
@@ -130,7 +121,7 @@ static int disagree(struct ranks_context *context)
         CHECK(strstr(message, name_of(orders->named[i])) != NULL, "no %s: %s",
               name_of(orders->named[i]), message);
     CHECK(clock_ns() - begin_ns < SOON_MS * INT64_C(1000000), "late: %s", message);
-    return close_scene(&scene);
+    return 0;
 }
 
 TEST(orders_that_cannot_fit)
@@ -168,7 +159,7 @@ static int agree(struct ranks_context *context)
         nanosleep(&(struct timespec){LATE_MS / 1000, LATE_MS % 1000 * 1000000}, NULL);
     CHECK_OK(make_all(&scene, orders->of_rank[context->rank]));
     CHECK_OK(weft_stream_synchronize(scene.other));
-    return close_scene(&scene);
+    return 0;
 }
 
 TEST(orders_that_fit)

@@ -210,7 +210,7 @@ FUZZ_TARGET(ep_dispatch, fill_dispatch, (a->handle, a->config, a->stream), fuzz_
             FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
             FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL, FUZZ_LAST_BYTE),
             FUZZ_NUMBERS(FUZZ_INT32, "quantisation.dtype|dtype", planes[0].quantisation.dtype, -1,
-                         WEFT_BF16, WEFT_LOG_10BIT, INT32_MAX),
+                         WEFT_BF16, INT32_MAX),
             FUZZ_NUMBERS(FUZZ_INT32, "quantisation", planes[0].quantisation.scale, -1,
                          WEFT_SCALE_UE8M0 + 1, INT32_MAX),
             FUZZ_NUMBERS(FUZZ_INT32, "quantisation", planes[0].quantisation.group_elements, -1, 101,

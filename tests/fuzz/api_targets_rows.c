@@ -22,20 +22,6 @@ static void fill_rows(struct fuzz_arguments *a, struct rng *rng)
     args->scales = a->arena_memory + SCALES_OFFSET + rng_below(rng, 64);
 }
 
-static void fill_log_rows(struct fuzz_arguments *a, struct rng *rng)
-{
-    weft_rows_args *args = &a->rows.known;
-    fill_rows(a, rng);
-    args->quantisation.dtype = WEFT_LOG_10BIT;
-    args->quantisation.scale = WEFT_SCALE_FP32;
-    args->num_rows = 2;
-    args->quantisation.group_elements = rng_below(rng, 2) == 0 ? 0 : 128;
-    args->hidden = 128 * (1 + rng_below(rng, 3));
-    args->src_stride_bytes = 0;
-    args->scale_column_bytes = 0;
-    args->scales = NULL;
-}
-
 FUZZ_CALL(call_quantise, weft_rows_quantise(a->comm, a->config, a->stream))
 FUZZ_CALL(call_dequantise, weft_rows_dequantise(a->comm, a->config, a->stream))
 
@@ -58,19 +44,5 @@ static const struct fuzz_mutation rows_mutations[] = {
                  WEFT_SCALE_UE8M0 + 1, INT32_MAX),
 };
 
-static const struct fuzz_mutation log_mutations[] = {
-    FUZZ_POINTERS("src", rows.known.src, FUZZ_NULL),
-    FUZZ_POINTERS("dst", rows.known.dst, FUZZ_NULL),
-    FUZZ_POINTERS("scales", rows.known.scales, FUZZ_OUTSIDE),
-    FUZZ_NUMBERS(FUZZ_INT64, "hidden|group_elements", rows.known.hidden, 0, 127, 129),
-    FUZZ_NUMBERS(FUZZ_INT32, "group_elements", rows.known.quantisation.group_elements, -1, 64, 256),
-    FUZZ_FIELD(rows, scale_column_bytes, 8, -4),
-    FUZZ_FIELD(rows, reserved, -1, 1),
-    FUZZ_NUMBERS(FUZZ_INT32, "quantisation.scale", rows.known.quantisation.scale, -1,
-                 WEFT_SCALE_UE8M0),
-};
-
-FUZZ_TARGET_LIKE(rows_quantise, rows_quantise, fill_log_rows, call_quantise, fuzz_wait, log)
-FUZZ_TARGET_LIKE(rows_dequantise, rows_dequantise, fill_log_rows, call_dequantise, fuzz_wait, log)
-FUZZ_TARGET_LIKE(rows_quantise_2, rows_quantise, fill_rows, call_quantise, fuzz_wait, rows)
-FUZZ_TARGET_LIKE(rows_dequantise_2, rows_dequantise, fill_rows, call_dequantise, fuzz_wait, rows)
+FUZZ_TARGET_LIKE(rows_quantise, rows_quantise, fill_rows, call_quantise, fuzz_wait, rows)
+FUZZ_TARGET_LIKE(rows_dequantise, rows_dequantise, fill_rows, call_dequantise, fuzz_wait, rows)

@@ -57,6 +57,34 @@ int ranks_warm_up(struct ranks_context *context)
     return 0;
 }
 
+weft_comm *ranks_comm(struct ranks_context *context, const weft_comm_config *config)
+{
+    if (ranks_comm_create(context, config, &context->comm) != WEFT_OK)
+        fprintf(stderr, "rank %d has no communicator: %s\n", context->rank, weft_last_error());
+    return context->comm;
+}
+
+weft_stream *ranks_stream(struct ranks_context *context)
+{
+    weft_stream *stream = NULL;
+    if (context->num_streams == RANKS_MAX_STREAMS ||
+        weft_stream_create(context->comm, &stream) != WEFT_OK)
+        fprintf(stderr, "rank %d has no stream: %s\n", context->rank, weft_last_error());
+    else
+        context->streams[context->num_streams++] = stream;
+    return stream;
+}
+
+int ranks_leave(struct ranks_context *context)
+{
+    if (context->comm != NULL)
+        CHECK_OK(weft_comm_destroy(context->comm));
+    context->comm = NULL;
+    while (context->num_streams > 0)
+        CHECK_OK(weft_stream_destroy(context->streams[--context->num_streams]));
+    return 0;
+}
+
 static int run_rank(struct board *board, int32_t rank)
 {
     struct rank_slot *slot = &board->slots[rank];
@@ -75,7 +103,7 @@ static int run_rank(struct board *board, int32_t rank)
         snprintf(context.failure, sizeof(context.failure), "weft_unique_id_create: %s",
                  board->id_failure);
     else
-        result = board->function(&context);
+        result = board->function(&context) != 0 || ranks_leave(&context);
     slot->result = result;
     memcpy(slot->failure, context.failure, sizeof(slot->failure));
     ranks_self = NULL;

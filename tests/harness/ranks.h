@@ -3,8 +3,8 @@
  * calling process forks but never makes a thread, so that sanitizers can follow, and a hang ends as
  * a failure that names the ranks that hung. Processes are kept for the next run (harness/pool.h),
  * so what a rank reads of the test is its argument, memory of harness/memory.h, and what is
- * constant; and a rank destroys its communicators. Communicators without a machine in their config
- * are on that of harness/machine.h. */
+ * constant; and a rank destroys its communicators but that of ranks_comm. Communicators without a
+ * machine in their config are on that of harness/machine.h. */
 #pragma once
 
 #include <stddef.h>
@@ -26,7 +26,7 @@ enum ranks_id {
     RANKS_ID_NONE       /* context->id is zero */
 };
 
-enum { RANKS_MAX = 64 };
+enum { RANKS_MAX = 64, RANKS_MAX_STREAMS = 2 };
 
 struct ranks_options {
     enum ranks_mode mode;
@@ -45,6 +45,10 @@ struct ranks_context {
     void *argument;
     void *shared; /* memory that all ranks share, zero at first */
     char failure[1024];
+    /* ranks_comm and ranks_stream have made these. */
+    weft_comm *comm;
+    weft_stream *streams[RANKS_MAX_STREAMS];
+    int num_streams;
 };
 
 typedef int (*rank_function)(struct ranks_context *context); /* 0 = passed */
@@ -109,6 +113,14 @@ static inline weft_result ranks_comm_create(const struct ranks_context *context,
 {
     return weft_comm_create(&context->id, context->rank, context->num_ranks, config, comm);
 }
+
+/* Makes it once for each context. When the rank function has passed, it is destroyed with its heap,
+ * memory and objects. NULL: there is none, which is printed; the next call with it fails. */
+weft_comm *ranks_comm(struct ranks_context *context, const weft_comm_config *config);
+/* A stream of that communicator, which is destroyed after it. */
+weft_stream *ranks_stream(struct ranks_context *context);
+/* Destroys them now. 0 = done. */
+int ranks_leave(struct ranks_context *context);
 
 /* For tests of something else than staging: heap memory is committed and cleared, page by page, for
  * each communicator. */

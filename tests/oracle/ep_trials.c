@@ -5,7 +5,6 @@
 #include "harness/memory.h"
 #include "workload/elements.h"
 #include "workload/ep_oracle.h"
-#include "workload/logarithmic.h"
 #include "workload/rng.h"
 
 enum { ARENA_BYTES = 4 << 20 };
@@ -98,13 +97,6 @@ struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *s
     return trial;
 }
 
-void ep_trial_set_wire(struct ep_trial *trial, weft_dtype wire)
-{
-    const int64_t group = wire == WEFT_LOG_10BIT ? LOGARITHMIC_GROUP : 1;
-    trial->world->spec.wire = wire;
-    trial->combine.hidden = (trial->combine.hidden + group - 1) / group * group;
-}
-
 static weft_dtype draw_wire(uint64_t seed)
 {
     struct rng rng = {rng_key(seed, 10)};
@@ -117,7 +109,7 @@ struct ep_trial *ep_trials_add_random(struct ep_trials *trials, uint64_t seed, i
     struct ep_trial *trial = ep_trials_add(trials, &spec);
     trial->dispatch = ep_dispatch_shape_random(seed);
     trial->combine = ep_combine_shape_random(seed);
-    ep_trial_set_wire(trial, draw_wire(seed));
+    trial->world->spec.wire = draw_wire(seed);
     return trial;
 }
 

@@ -23,8 +23,6 @@ struct ep_trials ep_trials_create(int32_t num_ranks, int32_t num_nodes);
 struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *spec);
 /* Everything but the number of ranks and the most tokens is drawn. */
 struct ep_trial *ep_trials_add_random(struct ep_trials *trials, uint64_t seed, int32_t max_tokens);
-/* Combine's, whose rows become as long as it needs. */
-void ep_trial_set_wire(struct ep_trial *trial, weft_dtype wire);
 /* Ranks of which all have the same trials: so many, from the first number to the last. */
 struct ep_worlds {
     enum ranks_mode mode;

@@ -66,15 +66,6 @@ def test_low_latency(rows_are, how, answers_are, monkeypatch):
             assert same is out
             check_sums(out, x, ids, weights, 1e-5 if rows_are == "bf16" else 9e-4)
         assert (waited > 0).all()
-        sums, answers = [], (values * 0.047).bfloat16()  # below 1, of all mantissas
-        answers[..., ::128] = 1e-7  # over many powers of two, so that codes are few
-        for use_logfmt in (False, True):
-            out, _, hook = buffer.low_latency_combine(answers, ids, weights, handle,
-                                                      use_logfmt=use_logfmt, **when)
-            if hook:
-                hook()
-            sums.append(out)
-        assert deep_ep_math.calc_diff(*sums) < 9e-4 and not torch.equal(*sums)
 
     in_group(step, num_ranks)
 

@@ -159,13 +159,12 @@ def test_many_shapes_do_not_grow(alone):
     assert used[0] == used[1]
 
 
-def test_logarithms_say_nothing_of_later_steps(alone):
-    buffer = alone()
-    for hidden, more in ((64, {}), (128, {"use_logfmt": True}), (64, {}), (128, {})):
-        assert step(buffer, hidden=hidden, **more) == pytest.approx(6, rel=0.02)
-    with pytest.raises(weft.InvalidArgumentError, match="hidden"):
-        step(buffer, hidden=64, use_logfmt=True)
-    assert step(buffer, hidden=64) == 6
+def test_use_logfmt_changes_nothing(alone):
+    buffer, used = alone(), []
+    for use_logfmt in (False, True):
+        assert step(buffer, use_logfmt=use_logfmt) == 6
+        used.append(buffer._comm.heap_info().used_bytes)
+    assert used[0] == used[1]
 
 
 def test_the_library_chooses_how_rows_go(alone):

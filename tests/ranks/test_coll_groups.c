@@ -203,8 +203,8 @@ static int check_refused_transfers(struct ranks_context *context, struct seat *s
     weft_coll_send_args send = WEFT_INIT(weft_coll_send_args);
     send.send = seat->send.data;
     send.count = 1;
-    send.dtype = WEFT_LOG_10BIT;
-    REFUSED(weft_coll_send(seat->coll, &send, seat->rank.stream), "dtype is WEFT_LOG_10BIT");
+    send.dtype = WEFT_INT8;
+    REFUSED(weft_coll_send(seat->coll, &send, seat->rank.stream), "dtype is WEFT_INT8");
     send.dtype = WEFT_INT32;
     send.send = NULL;
     REFUSED(weft_coll_send(seat->coll, &send, seat->rank.stream), "send is NULL");

@@ -51,9 +51,8 @@ static int check_gather(weft_comm *comm, int round, size_t bytes)
 
 static int meet_and_gather(struct ranks_context *context)
 {
-    weft_comm *comm;
     static const size_t sizes[] = {1, 0, 8, 4097, 100000};
-    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK(weft_comm_rank(comm) == context->rank, "%d", weft_comm_rank(comm));
     CHECK(weft_comm_num_ranks(comm) == context->num_ranks, "%d", weft_comm_num_ranks(comm));
     for (int round = 0; round < 25; round++)
@@ -63,7 +62,6 @@ static int meet_and_gather(struct ranks_context *context)
     CHECK_OK(weft_comm_status(comm, &failed_rank));
     CHECK(failed_rank == -1, "failed_rank is %d", failed_rank);
     CHECK_OK(weft_comm_host_barrier(comm));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -83,16 +81,14 @@ TEST(the_rendezvous_may_live_in_rank_0)
 
 TEST_ON_HOST(blobs_may_have_a_mebibyte, 4)
 {
-    weft_comm *comm;
     const size_t limit = 1 << 20;
-    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    weft_comm *const comm = ranks_comm(context, NULL);
     if (check_gather(comm, 3, limit) != 0)
         return 1;
     CHECK_ERROR(weft_comm_host_all_gather(comm, comm, limit + 1, comm), WEFT_ERROR_INVALID_ARGUMENT,
                 "1048577");
     if (check_gather(comm, 4, 5) != 0)
         return 1;
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

@@ -65,15 +65,13 @@ TEST(ranks_that_disagree_are_told_so)
 
 TEST_ON_HOST(gathers_of_different_sizes, 4)
 {
-    weft_comm *comm;
     char send[16] = "", recv[16 * MAX_RANKS];
-    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK_ERROR(weft_comm_host_all_gather(comm, send, context->rank == 2 ? 12 : 16, recv),
                 WEFT_ERROR_MISMATCH, "rank 2");
     /* That was a mistake, not a failure of the communicator. */
     CHECK_OK(weft_comm_status(comm, NULL));
     CHECK_OK(weft_comm_host_all_gather(comm, send, 16, recv));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -125,13 +123,12 @@ TEST(a_wrong_secret_is_called_that)
 /* Rank 1 stays away from the second all-gather until the others have given up. */
 static int miss_a_gather(struct ranks_context *context)
 {
-    weft_comm *comm;
     int32_t failed_rank = -1;
     char byte = 0, all[MAX_RANKS];
     weft_comm_config config = config_of(tests_deadline_ms(300), 0);
     if (ranks_warm_up(context))
         return 1;
-    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    weft_comm *const comm = ranks_comm(context, &config);
     CHECK_OK(weft_comm_host_barrier(comm));
     if (context->rank == 1)
         ranks_barrier(context);
@@ -141,7 +138,6 @@ static int miss_a_gather(struct ranks_context *context)
     CHECK(failed_rank == 1, "failed_rank is %d", failed_rank);
     if (context->rank != 1)
         ranks_barrier(context);
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -208,10 +204,9 @@ static void *abort_it(void *comm)
 
 TEST_ON_HOST(an_abort_ends_all_waits, 1 + 3)
 {
-    weft_comm *comm;
     pthread_t thread;
     int32_t failed_rank = -1;
-    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK_OK(weft_comm_host_barrier(comm));
     /* Rank 1 never comes to the barrier: only the abort, from another thread, ends it. */
     if (context->rank == 1) {
@@ -220,7 +215,6 @@ TEST_ON_HOST(an_abort_ends_all_waits, 1 + 3)
     }
     CHECK_ERROR(weft_comm_host_barrier(comm), WEFT_ERROR_ABORTED, "rank 1");
     CHECK_ERROR(weft_comm_status(comm, &failed_rank), WEFT_ERROR_ABORTED, "rank 1");
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

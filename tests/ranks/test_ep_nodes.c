@@ -126,7 +126,7 @@ TEST_ON_SHAPES(every_row_size, 1, 2)
             ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), (int64_t)(row_sizes[i] + 3) / 4);
         trial->combine.bias = (enum ep_bias)(i % 4);
         trial->combine.weights = i % 5 == 0 ? EP_WITHOUT : EP_WITH;
-        ep_trial_set_wire(trial, wire_dtypes[i % NUM_WIRES]);
+        trial->world->spec.wire = wire_dtypes[i % NUM_WIRES];
     }
 }
 
@@ -145,7 +145,7 @@ TEST_ON_SHAPES(sums_that_cross_in_another_type, 0, 2)
         trial->combine = ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), 1 + 333 * (i % 4));
         trial->combine.values = i % 2 == 0 ? EP_VALUES_SPECIAL : trial->combine.values;
         trial->combine.bias = (enum ep_bias)(i % 4);
-        ep_trial_set_wire(trial, i % 4 < 2 ? WEFT_FP32 : WEFT_LOG_10BIT);
+        trial->world->spec.wire = i % 4 < 2 ? WEFT_FP32 : WEFT_FP16;
     }
 }
 
@@ -198,9 +198,7 @@ static uint64_t least_slot_bytes(const struct shape *shape, const struct ep_tria
     const uint64_t hidden = (uint64_t)combine->hidden;
     const uint64_t element_bytes =
         (wire == WEFT_DTYPE_NONE ? combine->dtype : wire) == WEFT_FP32 ? 4 : 2;
-    const uint64_t sum_bytes =
-        round_up(4 * num_topk) +
-        round_up(wire == WEFT_LOG_10BIT ? hidden / 128 * 164 : hidden * element_bytes);
+    const uint64_t sum_bytes = round_up(4 * num_topk) + round_up(hidden * element_bytes);
     uint64_t token_bytes =
         round_up(8 + 8 * (num_topk < num_local ? num_topk : num_local) + 8 * num_topk);
     for (int32_t plane = 0; plane < trial->dispatch.num_planes; plane++)
@@ -338,7 +336,7 @@ TEST_ON_RANKS_OVER(wires_that_are_wrong, "auto", RANKS_THREADS, 2)
     config.combine_wire = WEFT_FP64;
     CHECK_ERROR(weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_INVALID_ARGUMENT,
                 "combine_wire is WEFT_FP64 (6), allowed are WEFT_DTYPE_NONE (0), WEFT_BF16 "
-                "(3), WEFT_FP16 (4), WEFT_FP32 (5) and WEFT_LOG_10BIT (64)");
+                "(3), WEFT_FP16 (4) and WEFT_FP32 (5)");
     config.combine_wire = context->rank == 1 ? WEFT_FP32 : 0;
     CHECK_ERROR(weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_MISMATCH,
                 "ranks disagree on combine_wire: ");

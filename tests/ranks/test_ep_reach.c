@@ -39,7 +39,7 @@ static void every_reach(enum ranks_mode mode, int32_t num_ranks, int32_t num_nod
         trial->combine = ep_combine_shape_random(spec.seed);
         trial->dispatch.capacity = (enum ep_capacity)(i / EP_NUM_REACHES);
         trial->combine.capacity = trial->dispatch.capacity;
-        ep_trial_set_wire(trial, wire_dtypes[i / EP_NUM_REACHES * 2 % NUM_WIRES]);
+        trial->world->spec.wire = wire_dtypes[i / EP_NUM_REACHES * 2 % NUM_WIRES];
     }
     assert_int_equal(ep_trials_run(&trials, mode), 0);
 }

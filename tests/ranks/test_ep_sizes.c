@@ -322,9 +322,8 @@ static int check_memory(struct ep_rank *self, int32_t max_tokens, uint64_t row_b
           (unsigned long long)sizes.network_bytes, (unsigned long long)expected_network_bytes(&n));
     CHECK(sizes.heap_bytes == expected_heap_bytes(&n), "heap_bytes is %llu, not %llu",
           (unsigned long long)sizes.heap_bytes, (unsigned long long)expected_heap_bytes(&n));
-    const weft_dtype wire = self->world->spec.wire;
-    const uint64_t each = wire == WEFT_DTYPE_NONE ? 0 : 1;
-    const uint64_t sum_bytes = expected_sum_bytes(&n) * (wire == WEFT_LOG_10BIT ? 5 : each);
+    const uint64_t sum_bytes =
+        self->world->spec.wire == WEFT_DTYPE_NONE ? 0 : expected_sum_bytes(&n);
     CHECK(sizes.sum_bytes == sum_bytes, "sum_bytes is %llu, not %llu",
           (unsigned long long)sizes.sum_bytes, (unsigned long long)sum_bytes);
     CHECK(sizes.handle_bytes == expected_handle_bytes(&n), "handle_bytes is %llu, not %llu",

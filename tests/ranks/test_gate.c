@@ -21,8 +21,8 @@ struct actor {
 static int open_actor(struct ranks_context *context, struct actor *actor)
 {
     void *block;
-    CHECK_OK(ranks_comm_create(context, NULL, &actor->comm));
-    CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
+    actor->comm = ranks_comm(context, NULL);
+    actor->stream = ranks_stream(context);
     CHECK_OK(weft_memory_alloc(actor->comm, GATE_BLOCK_BYTES, &block));
     actor->block = block;
     actor->before = tests_alloc(GATE_BLOCK_BYTES);
@@ -34,9 +34,6 @@ static int close_actor(struct actor *actor)
 {
     tests_free(actor->after);
     tests_free(actor->before);
-    CHECK_OK(weft_memory_free(actor->comm, actor->block));
-    CHECK_OK(weft_stream_destroy(actor->stream));
-    CHECK_OK(weft_comm_destroy(actor->comm));
     return 0;
 }
 
@@ -145,8 +142,6 @@ TEST_ON_RANKS(biases_go_towards_the_mean, RANKS_THREADS, 1)
 TEST_ON_RANKS(counts_of_ranks_are_summed, RANKS_THREADS, 2)
 {
     enum { NUM = 4 };
-    weft_comm *comm;
-    weft_stream *stream;
     weft_coll *coll;
     void *block;
     const weft_coll_config config = WEFT_INIT(weft_coll_config);
@@ -155,8 +150,8 @@ TEST_ON_RANKS(counts_of_ranks_are_summed, RANKS_THREADS, 2)
         int32_t counts[2 * NUM];
     } before = {{0}, {context->rank == 0 ? 9 : 1, context->rank, 3, 3}};
     float bias[NUM];
-    CHECK_OK(ranks_comm_create(context, NULL, &comm));
-    CHECK_OK(weft_stream_create(comm, &stream));
+    weft_comm *const comm = ranks_comm(context, NULL);
+    weft_stream *const stream = ranks_stream(context);
     CHECK_OK(weft_coll_create(comm, &config, &coll));
     CHECK_OK(weft_memory_alloc(comm, sizeof before, &block));
     CHECK_OK(weft_memory_copy(comm, block, &before, sizeof before));
@@ -178,8 +173,6 @@ TEST_ON_RANKS(counts_of_ranks_are_summed, RANKS_THREADS, 2)
           (double)bias[3]);
     CHECK_OK(weft_memory_free(comm, block));
     CHECK_OK(weft_coll_destroy(coll));
-    CHECK_OK(weft_stream_destroy(stream));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

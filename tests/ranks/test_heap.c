@@ -12,13 +12,6 @@
 
 enum { MAX_RANKS = 9, ALIGNMENT = 256 };
 
-static int open_comm(struct ranks_context *context, uint64_t max_bytes, weft_comm **comm)
-{
-    CHECK_OK(
-        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .heap_max_bytes = max_bytes), comm));
-    return 0;
-}
-
 static uint64_t word_of(int32_t writer, int32_t owner, size_t index)
 {
     return (uint64_t)writer << 48 ^ (uint64_t)owner << 32 ^ index * 2654435761u;
@@ -79,10 +72,8 @@ static int write_all_check_own(struct ranks_context *context, weft_comm *comm, v
 
 static int share_memory(struct ranks_context *context)
 {
-    weft_comm *comm;
     void *early, *words;
-    if (open_comm(context, 0, &comm) != 0)
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK_OK(weft_heap_alloc(comm, 4096, &early));
     char *addresses[MAX_RANKS];
     for (int32_t rank = 0; rank < context->num_ranks; rank++)
@@ -101,7 +92,6 @@ static int share_memory(struct ranks_context *context)
         CHECK(weft_heap_ptr(comm, early, rank) == addresses[rank], "rank %d moved", rank);
     if (write_all_check_own(context, comm, early, 4096 / sizeof(uint64_t)) != 0)
         return 1;
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -116,9 +106,8 @@ TEST(ranks_see_each_others_memory)
 /* Also where they are on one host. */
 TEST_IN_BOTH_MODES(nodes_map_their_own_memory_alone, 4)
 {
-    weft_comm *comm;
     void *words;
-    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = 2), &comm));
+    weft_comm *const comm = ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = 2));
     CHECK_OK(weft_heap_alloc(comm, 8000, &words));
     CHECK_OK(weft_heap_grow(comm, 8 << 20));
     for (int32_t rank = 0; rank < context->num_ranks; rank++) {
@@ -135,20 +124,17 @@ TEST_IN_BOTH_MODES(nodes_map_their_own_memory_alone, 4)
     CHECK_OK(weft_heap_alloc(node, 8000, &words));
     CHECK(write_all_check_own(&of_node, node, words, 1000) == 0, "%.900s", context->failure);
     CHECK_OK(weft_comm_destroy(node));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
 TEST_IN_BOTH_MODES(what_is_freed_can_be_had_again, 3)
 {
     enum { NUM_BLOCKS = 40 };
-    weft_comm *comm;
     weft_heap_info before = WEFT_INIT(weft_heap_info), info = WEFT_INIT(weft_heap_info);
     char *blocks[NUM_BLOCKS];
     uint32_t random = 7;
     void *ptr = context;
-    if (open_comm(context, 0, &comm) != 0)
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK_OK(weft_heap_query(comm, &before));
     CHECK(before.committed_bytes >= 1 << 20, "the heap is too small at first");
     CHECK(before.page_bytes >= 4096, "pages of %lu bytes", (unsigned long)before.page_bytes);
@@ -176,7 +162,6 @@ TEST_IN_BOTH_MODES(what_is_freed_can_be_had_again, 3)
     CHECK(weft_heap_ptr(comm, NULL, 0) == NULL, "NULL is in the heap");
     CHECK(weft_heap_ptr(comm, blocks[0], context->num_ranks) == NULL, "no such rank");
     CHECK(weft_heap_ptr(comm, blocks[0], -1) == NULL, "no such rank");
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -193,11 +178,9 @@ static int write_bytes(weft_comm *comm, void *ptr, size_t num_bytes)
  * it. */
 TEST_IN_BOTH_MODES(heaps_grow_by_doubling, 2)
 {
-    weft_comm *comm;
     weft_heap_info before = WEFT_INIT(weft_heap_info), after = before;
     void *ptr;
-    if (open_comm(context, 0, &comm) != 0)
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
     for (int i = 0; i < 4; i++) {
         CHECK_OK(weft_heap_query(comm, &before));
         CHECK_OK(weft_heap_alloc(comm, before.largest_free_bytes + 1, &ptr));
@@ -206,18 +189,16 @@ TEST_IN_BOTH_MODES(heaps_grow_by_doubling, 2)
               (unsigned long)before.committed_bytes, (unsigned long)after.committed_bytes);
         CHECK_OK(weft_heap_free(comm, ptr));
     }
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
 TEST_IN_BOTH_MODES(heaps_grow_to_their_limit, 3)
 {
-    weft_comm *comm;
     void *ptr, *rest;
     weft_heap_info before = WEFT_INIT(weft_heap_info), info = WEFT_INIT(weft_heap_info);
     const uint64_t max_bytes = 16 << 20;
-    if (open_comm(context, max_bytes, &comm) != 0)
-        return 1;
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .heap_max_bytes = max_bytes));
     CHECK_OK(weft_heap_grow(comm, (5 << 20) + 1));
     CHECK_OK(weft_heap_query(comm, &before));
     CHECK(before.max_bytes >= max_bytes, "max_bytes is %lu", (unsigned long)before.max_bytes);
@@ -245,7 +226,6 @@ TEST_IN_BOTH_MODES(heaps_grow_to_their_limit, 3)
     if (write_bytes(comm, rest, info.largest_free_bytes) != 0)
         return 1;
     CHECK_ERROR(weft_heap_alloc(comm, 1, &rest), WEFT_ERROR_OUT_OF_MEMORY, "heap");
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -253,29 +233,25 @@ TEST_IN_BOTH_MODES(heaps_grow_to_their_limit, 3)
  * killed for want of it. */
 TEST_ON_RANKS(lack_of_memory_is_an_error, RANKS_PROCESSES, 2)
 {
-    weft_comm *comm;
     weft_heap_info before = WEFT_INIT(weft_heap_info), after = WEFT_INIT(weft_heap_info);
     const uint64_t host_bytes =
         (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) >> 21 << 21;
     const uint64_t max_bytes = tests_on_cuda() ? UINT64_C(1) << 40 : host_bytes;
-    if (open_comm(context, max_bytes, &comm) != 0)
-        return 1;
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .heap_max_bytes = max_bytes));
     CHECK_OK(weft_heap_query(comm, &before));
     CHECK_ERROR(weft_heap_grow(comm, max_bytes), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
     CHECK_OK(weft_heap_query(comm, &after));
     CHECK(memcmp(&before, &after, sizeof(before)) == 0, "the heap has changed");
     CHECK_OK(weft_comm_status(comm, NULL));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
 static int disagree(struct ranks_context *context)
 {
-    weft_comm *comm;
     void *ptr, *other;
     weft_heap_info before = WEFT_INIT(weft_heap_info), after = WEFT_INIT(weft_heap_info);
-    if (open_comm(context, 0, &comm) != 0)
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK_OK(weft_heap_query(comm, &before));
     CHECK_ERROR(weft_heap_alloc(comm, context->rank == 1 ? 5 << 20 : 64, &ptr), WEFT_ERROR_MISMATCH,
                 "64 on rank 0 and 5242880 on rank 1");
@@ -293,7 +269,6 @@ static int disagree(struct ranks_context *context)
     if (context->rank == 2)
         CHECK_OK(weft_heap_free(comm, ptr));
     CHECK_OK(weft_heap_alloc(comm, 64, &other));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -330,10 +305,8 @@ static int pass_limit(struct ranks_context *context)
 {
     const rlim_t limit = context->rank == 1 ? LIMIT_BYTES : RLIM_INFINITY;
     struct rlimit before;
-    weft_comm *comm;
     void *ptr = NULL, *other = NULL;
-    if (open_comm(context, 0, &comm) != 0)
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK(limit_files(limit, &before) == 0, "no limit");
     const weft_result refused = weft_heap_alloc(comm, 2 * LIMIT_BYTES, &ptr);
     setrlimit(RLIMIT_FSIZE, &before);
@@ -341,7 +314,6 @@ static int pass_limit(struct ranks_context *context)
     CHECK(ptr == NULL, "it was written");
     CHECK_OK(weft_heap_alloc(comm, 2 * LIMIT_BYTES, &other));
     memset(other, 1, 2 * LIMIT_BYTES);
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -356,11 +328,9 @@ TEST(a_limit_on_files_is_an_error)
 TEST_IN_BOTH_MODES(arenas_are_each_ranks_own, 4)
 {
     enum { NUM_BLOCKS = 16, ARENA_BYTES = NUM_BLOCKS * ALIGNMENT };
-    weft_comm *comm;
     weft_arena *arena;
     void *blocks[NUM_BLOCKS], *ptr = context;
-    if (open_comm(context, 0, &comm) != 0)
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK_OK(weft_arena_create(comm, ARENA_BYTES, &arena));
     /* Each rank for itself, another number of blocks, in another order. */
     for (int round = 0; round <= context->rank; round++) {
@@ -389,7 +359,6 @@ TEST_IN_BOTH_MODES(arenas_are_each_ranks_own, 4)
     CHECK_OK(weft_arena_create(comm, 0, &arena));
     CHECK_ERROR(weft_arena_alloc(arena, 1, &ptr), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
     CHECK_OK(weft_arena_destroy(arena));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -397,16 +366,13 @@ TEST_IN_BOTH_MODES(arenas_are_each_ranks_own, 4)
 TEST_IN_BOTH_MODES(objects_take_memory_that_was_used, 3)
 {
     enum { BYTES = 4 << 20, NUM_ELEMENTS = 1000 };
-    weft_comm *comm;
     weft_coll *coll;
-    weft_stream *stream;
     void *ptr;
     float *data = malloc(NUM_ELEMENTS * sizeof *data);
     unsigned char *used = malloc(BYTES);
     memset(used, 1, BYTES);
-    if (open_comm(context, 0, &comm) != 0)
-        return 1;
-    CHECK_OK(weft_stream_create(comm, &stream));
+    weft_comm *const comm = ranks_comm(context, NULL);
+    weft_stream *const stream = ranks_stream(context);
     for (int round = 0; round < 2; round++) {
         CHECK_OK(weft_heap_alloc(comm, BYTES, &ptr));
         CHECK_OK(weft_memory_copy(comm, ptr, used, BYTES));
@@ -429,8 +395,6 @@ TEST_IN_BOTH_MODES(objects_take_memory_that_was_used, 3)
         CHECK_OK(weft_coll_destroy(coll));
         CHECK_OK(weft_heap_free(comm, ptr));
     }
-    CHECK_OK(weft_stream_destroy(stream));
-    CHECK_OK(weft_comm_destroy(comm));
     free(used);
     free(data);
     return 0;

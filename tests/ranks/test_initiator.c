@@ -11,13 +11,10 @@
 
 enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_STEPS = 3, STEP_BYTES = 3 << 20 };
 
-static weft_result open_comm(struct ranks_context *context, weft_comm **comm)
-{
-    return ranks_comm_create(context,
-                             WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES,
-                                       .heap_bytes = 1 << 20, .heap_max_bytes = 64 << 20),
-                             comm);
-}
+static const weft_comm_config config = {.size = sizeof config,
+                                        .num_nodes = NUM_NODES,
+                                        .heap_bytes = 1 << 20,
+                                        .heap_max_bytes = 64 << 20};
 
 /* ---------------------------------------------------------------- refusals */
 
@@ -36,7 +33,7 @@ static int be_refused(struct ranks_context *context)
     setenv("WEFT_NET", refusal->engine, 1);
     setenv("WEFT_NET_TRANSPORT", refusal->transport, 1);
     setenv("WEFT_NET_INITIATOR", is_odd ? refusal->value : refusal->name, 1);
-    CHECK_ERROR(open_comm(context, &comm), refusal->result,
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), refusal->result,
                 is_odd ? refusal->told : refusal->others_are_told);
     return 0;
 }
@@ -198,14 +195,12 @@ TEST(nics_make_all_adds_where_a_rank_is_alone_on_its_node)
     assert_int_equal(ranks_run_with(&options, add_by_nics), 0);
 }
 
-static int see_what_is_sent(struct ranks_context *context)
+TEST_ON_RANKS(the_model_carries_what_is_sent, RANKS_PROCESSES, NUM_RANKS)
 {
-    weft_comm *comm;
-    weft_stream *stream;
     weft_net_info info = WEFT_INIT(weft_net_info);
     setenv("WEFT_NET_INITIATOR", "model", 1);
-    CHECK_OK(open_comm(context, &comm));
-    CHECK_OK(weft_stream_create(comm, &stream));
+    weft_comm *const comm = ranks_comm(context, &config);
+    weft_stream *const stream = ranks_stream(context);
     if (put_over_steps(context, comm, stream))
         return 1;
     CHECK_OK(weft_comm_barrier(comm, stream));
@@ -215,13 +210,5 @@ static int see_what_is_sent(struct ranks_context *context)
     CHECK(info.sent_header_bytes == 0 && info.sent_bytes > STEP_BYTES && info.sent_messages > 1,
           "%llu messages with %llu bytes, %llu of headers", (unsigned long long)info.sent_messages,
           (unsigned long long)info.sent_bytes, (unsigned long long)info.sent_header_bytes);
-    CHECK_OK(weft_stream_destroy(stream));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
-}
-
-TEST_ON_RANKS_AS(TEST(the_model_carries_what_is_sent), the_model_carries_what_is_sent,
-                 RANKS_PROCESSES, NUM_RANKS)
-{
-    return see_what_is_sent(context);
 }

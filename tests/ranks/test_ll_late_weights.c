@@ -38,12 +38,10 @@ TEST_ON_RANKS(late_weights_are_for_one_node, RANKS_THREADS, LL_SCENE_RANKS)
 {
     const weft_ep_config ep_config = ll_scene_ep_config();
     const weft_ll_config config = late_config();
-    weft_comm *comm;
     weft_ep *ep;
     weft_ll *ll;
-    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = 2), &comm));
+    weft_comm *const comm = ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = 2));
     CHECK_OK(weft_ep_create(comm, &ep_config, &ep));
     CHECK_ERROR(weft_ll_create(ep, &config, &ll), WEFT_ERROR_UNSUPPORTED, "one node");
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

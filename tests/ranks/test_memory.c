@@ -11,12 +11,6 @@ enum { ALIGNMENT = 256, NUM_BLOCKS = 9 };
 
 static const size_t sizes[NUM_BLOCKS] = {1, 3, 255, 256, 257, 4096, 100001, 1 << 20, 3000000};
 
-static int open_comm(struct ranks_context *context, weft_comm **comm)
-{
-    CHECK_OK(ranks_comm_create(context, NULL, comm));
-    return 0;
-}
-
 static int check_zeroed(weft_comm *comm, const void *block, size_t bytes)
 {
     char *content = tests_alloc(bytes);
@@ -33,12 +27,10 @@ static int check_zeroed(weft_comm *comm, const void *block, size_t bytes)
 /* Twice, so that the second time memory is zeroed that was in use. */
 TEST_IN_BOTH_MODES(memory_is_zeroed_and_aligned, 3)
 {
-    weft_comm *comm;
     void *blocks[NUM_BLOCKS];
     char *garbage = tests_alloc(sizes[NUM_BLOCKS - 1]);
     memset(garbage, 0xa5, sizes[NUM_BLOCKS - 1]);
-    if (open_comm(context, &comm))
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < NUM_BLOCKS; i++) {
             CHECK_OK(weft_memory_alloc(comm, sizes[i], &blocks[i]));
@@ -51,7 +43,6 @@ TEST_IN_BOTH_MODES(memory_is_zeroed_and_aligned, 3)
             CHECK_OK(weft_memory_free(comm, blocks[i]));
     }
     tests_free(garbage);
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -73,11 +64,9 @@ static int copy_through(struct ranks_context *context, weft_comm *comm, void *fi
 /* Between the host, memory of the rank, the heap, and the heap of the next rank. */
 TEST_IN_BOTH_MODES(copies_go_everywhere, 3)
 {
-    weft_comm *comm;
     void *own, *other, *heap;
     const size_t bytes = 100001;
-    if (open_comm(context, &comm))
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK_OK(weft_memory_alloc(comm, bytes, &own));
     CHECK_OK(weft_memory_alloc(comm, bytes + 1, &other));
     CHECK_OK(weft_heap_alloc(comm, 2 * bytes, &heap));
@@ -94,23 +83,19 @@ TEST_IN_BOTH_MODES(copies_go_everywhere, 3)
     CHECK_OK(weft_memory_free(comm, other));
     CHECK_OK(weft_comm_host_barrier(comm));
     CHECK_OK(weft_heap_free(comm, heap));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
 /* fuzz_api_arguments has wrong arguments. */
 TEST_ON_RANKS(too_much_and_nothing, RANKS_THREADS, 1)
 {
-    weft_comm *comm;
     char byte = 0;
     void *ptr = &byte;
-    if (open_comm(context, &comm))
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK_ERROR(weft_memory_alloc(comm, SIZE_MAX / 2, &ptr), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
     CHECK(ptr == &byte, "an output was written by a call that failed");
     CHECK_OK(weft_memory_alloc(comm, 0, &ptr));
     CHECK(ptr == NULL, "0 bytes are at %p", ptr);
     CHECK_OK(weft_memory_free(comm, ptr));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

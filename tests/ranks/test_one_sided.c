@@ -66,10 +66,9 @@ static int open_actor(struct ranks_context *context, struct actor *actor)
                             .image = calloc(1, sizeof(struct area)),
                             .models = calloc((size_t)context->num_ranks, sizeof(struct area))};
     CHECK(actor->image != NULL && actor->models != NULL, "no memory");
-    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = shape->num_nodes),
-                               &actor->comm));
-    CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
-    CHECK_OK(weft_stream_create(actor->comm, &actor->other_stream));
+    actor->comm = ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = shape->num_nodes));
+    actor->stream = ranks_stream(context);
+    actor->other_stream = ranks_stream(context);
     CHECK_OK(weft_heap_alloc(actor->comm, sizeof(struct area), &area));
     actor->area = area;
     CHECK_OK(weft_memory_copy(actor->comm, area, actor->image, sizeof(struct area)));
@@ -80,10 +79,6 @@ static int close_actor(struct actor *actor)
 {
     if (meet(actor))
         return 1;
-    CHECK_OK(weft_heap_free(actor->comm, actor->area));
-    CHECK_OK(weft_stream_destroy(actor->other_stream));
-    CHECK_OK(weft_stream_destroy(actor->stream));
-    CHECK_OK(weft_comm_destroy(actor->comm));
     free(actor->models);
     free(actor->image);
     return 0;

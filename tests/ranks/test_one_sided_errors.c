@@ -26,23 +26,13 @@ static int open_actor(struct ranks_context *context, struct actor *actor)
     void *area;
     if (shape->timeout_ms > 0 && ranks_warm_up(context))
         return 1;
-    CHECK_OK(ranks_comm_create(
-        context,
-        WEFT_ARGS(weft_comm_config, .num_nodes = shape->num_nodes, .timeout_ms = shape->timeout_ms),
-        &actor->comm));
-    CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
+    actor->comm = ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = shape->num_nodes,
+                                                .timeout_ms = shape->timeout_ms));
+    actor->stream = ranks_stream(context);
     CHECK_OK(weft_heap_alloc(actor->comm, AREA_BYTES, &area));
     CHECK_OK(weft_memory_copy(actor->comm, area, zeroes, AREA_BYTES));
     CHECK_OK(weft_comm_host_barrier(actor->comm));
     actor->area = area;
-    return 0;
-}
-
-static int close_actor(struct actor *actor)
-{
-    CHECK_OK(weft_stream_destroy(actor->stream));
-    CHECK_OK(weft_heap_free(actor->comm, actor->area));
-    CHECK_OK(weft_comm_destroy(actor->comm));
     return 0;
 }
 
@@ -91,7 +81,7 @@ static int call_wrongly(struct ranks_context *context)
     CHECK_OK(weft_rma_put(actor.comm, WEFT_ARGS(weft_rma_args, .bytes = 0), actor.stream));
     CHECK_OK(weft_stream_synchronize(actor.stream));
     CHECK_OK(weft_comm_host_barrier(actor.comm));
-    return close_actor(&actor);
+    return 0;
 }
 
 /* ---------------------------------------------------------------- waits */
@@ -108,7 +98,7 @@ static int wait_in_vain(struct ranks_context *context)
         return 1;
     if (context->rank != 0) { /* rank 0 tells of its failure */
         ranks_barrier(context);
-        return close_actor(&actor);
+        return 0;
     }
     CHECK_OK(weft_rma_signal(
         actor.comm, WEFT_ARGS(weft_rma_args, .word = word_of(&actor, 8), .value = 4, .rank = 0),
@@ -124,7 +114,7 @@ static int wait_in_vain(struct ranks_context *context)
     CHECK(weft_comm_status(actor.comm, &failed_rank) == WEFT_ERROR_TIMEOUT && failed_rank == -1,
           "rank %d is blamed: %s", failed_rank, weft_last_error());
     ranks_barrier(context);
-    return close_actor(&actor);
+    return 0;
 }
 
 /* ---------------------------------------------------------------- ranks that leave */
@@ -137,7 +127,7 @@ static int leave_early(struct ranks_context *context)
     if (open_actor(context, &actor) != 0)
         return 1;
     if (context->rank == 3) {
-        const int failed = close_actor(&actor);
+        const int failed = ranks_leave(context);
         ranks_barrier(context);
         return failed;
     }
@@ -154,7 +144,7 @@ static int leave_early(struct ranks_context *context)
     }
     CHECK(result == WEFT_ERROR_RANK_FAILED, "result is %d", result);
     CHECK(strstr(weft_last_error(), "rank 3 has left") != NULL, "%s", weft_last_error());
-    return close_actor(&actor);
+    return 0;
 }
 
 /* ---------------------------------------------------------------- splits */
@@ -185,7 +175,7 @@ static int split_by_stride(struct ranks_context *context)
         CHECK_OK(weft_comm_destroy(team));
     }
     CHECK_OK(weft_comm_host_barrier(actor.comm));
-    return close_actor(&actor);
+    return 0;
 }
 
 /* ---------------------------------------------------------------- tests */

@@ -35,8 +35,8 @@ static int open_layer(struct ranks_context *context, struct layer *layer)
     handle.num_topk = NUM_TOPK;
     for (int i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
         choices[i] = i % NUM_RANKS;
-    CHECK_OK(ranks_comm_create(context, NULL, &layer->comm));
-    CHECK_OK(weft_stream_create(layer->comm, &layer->stream));
+    layer->comm = ranks_comm(context, NULL);
+    layer->stream = ranks_stream(context);
     CHECK_OK(weft_ep_create(layer->comm, WEFT_ARGS(weft_ep_config, .num_experts = NUM_RANKS),
                             &layer->ep));
     CHECK_OK(weft_ep_handle_create(layer->ep, &handle, &layer->handle));
@@ -51,17 +51,6 @@ static int open_layer(struct ranks_context *context, struct layer *layer)
     CHECK_OK(weft_ep_layout(layer->handle, &args, layer->stream));
     CHECK_OK(weft_ep_notify(layer->handle, layer->stream));
     CHECK_OK(weft_stream_synchronize(layer->stream));
-    return 0;
-}
-
-static int close_layer(struct layer *layer)
-{
-    CHECK_OK(weft_memory_free(layer->comm, layer->topk_idx));
-    CHECK_OK(weft_memory_free(layer->comm, layer->other));
-    CHECK_OK(weft_ep_handle_destroy(layer->handle));
-    CHECK_OK(weft_ep_destroy(layer->ep));
-    CHECK_OK(weft_stream_destroy(layer->stream));
-    CHECK_OK(weft_comm_destroy(layer->comm));
     return 0;
 }
 
@@ -374,12 +363,8 @@ static int refuse_gathers(struct ranks_context *context, const struct layer *lay
 TEST_ON_RANKS(overlaps_are_refused_with_both_names, RANKS_THREADS, NUM_RANKS)
 {
     struct layer layer;
-    if (open_layer(context, &layer) != 0)
-        return 1;
-    if (refuse_layouts(&layer) != 0 || refuse_dispatches(&layer) != 0 ||
-        accept_neighbours(&layer) != 0 || refuse_combines(&layer) != 0 ||
-        refuse_decodes(&layer) != 0 || refuse_regions(&layer) != 0 ||
-        refuse_one_sided(context, &layer) != 0 || refuse_gathers(context, &layer) != 0)
-        return 1;
-    return close_layer(&layer);
+    return open_layer(context, &layer) || refuse_layouts(&layer) || refuse_dispatches(&layer) ||
+           accept_neighbours(&layer) || refuse_combines(&layer) || refuse_decodes(&layer) ||
+           refuse_regions(&layer) || refuse_one_sided(context, &layer) ||
+           refuse_gathers(context, &layer);
 }

@@ -103,21 +103,12 @@ static int open_prober(struct prober *prober, struct ranks_context *context)
 {
     void *memory;
     *prober = (struct prober){.context = context};
-    CHECK_OK(ranks_comm_create(context, NULL, &prober->comm));
+    prober->comm = ranks_comm(context, NULL);
     CHECK_OK(weft_coll_create(
         prober->comm, WEFT_ARGS(weft_coll_config, .staging_bytes = STAGING_BYTES), &prober->coll));
-    CHECK_OK(weft_stream_create(prober->comm, &prober->stream));
+    prober->stream = ranks_stream(context);
     CHECK_OK(weft_memory_alloc(prober->comm, MEMORY_BYTES, &memory));
     prober->memory = memory;
-    return 0;
-}
-
-static int close_prober(struct prober *prober)
-{
-    CHECK_OK(weft_memory_free(prober->comm, prober->memory));
-    CHECK_OK(weft_stream_destroy(prober->stream));
-    CHECK_OK(weft_coll_destroy(prober->coll));
-    CHECK_OK(weft_comm_destroy(prober->comm));
     return 0;
 }
 
@@ -216,7 +207,7 @@ TEST_IN_BOTH_MODES(any_part_while_it_is_registered, NUM_RANKS)
         return 1;
     CHECK_OK(weft_memory_unregister(prober.comm, registered));
     return check_is_direct(&prober, registered, ARRAY_BYTES, 0) ||
-           expect_staged(&prober, send, registered) || close_prober(&prober);
+           expect_staged(&prober, send, registered);
 }
 
 TEST_IN_BOTH_MODES(the_heap_may_be_registered_too, NUM_RANKS)
@@ -235,7 +226,7 @@ TEST_IN_BOTH_MODES(the_heap_may_be_registered_too, NUM_RANKS)
     if (expect_direct(&prober, prober.memory, block))
         return 1;
     CHECK_OK(weft_heap_free(prober.comm, block));
-    return close_prober(&prober);
+    return 0;
 }
 
 /* ---------------------------------------------------------------- life */
@@ -286,9 +277,7 @@ TEST_IN_BOTH_MODES(nothing_is_left_by_a_thousand_cycles, NUM_RANKS)
     CHECK_OK(weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
     CHECK(is_direct == is_reachable(context), "is_direct is %d", is_direct);
     /* What is still registered goes with the communicator. */
-    return (is_direct &&
-            expect_direct(&prober, prober.memory + 3, prober.memory + ARRAY_BYTES + 64)) ||
-           close_prober(&prober);
+    return is_direct && expect_direct(&prober, prober.memory + 3, prober.memory + ARRAY_BYTES + 64);
 }
 
 /* There is an end to how much can be registered, after which memory is staged. */
@@ -308,8 +297,7 @@ TEST_IN_BOTH_MODES(what_is_too_much_is_staged, NUM_RANKS)
         CHECK_OK(weft_memory_unregister(prober.comm, prober.memory + num_pieces));
     CHECK_OK(weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
     CHECK(is_direct == is_reachable(context), "is_direct is %d", is_direct);
-    return (is_direct && expect_direct(&prober, prober.memory, prober.memory + ARRAY_BYTES)) ||
-           close_prober(&prober);
+    return is_direct && expect_direct(&prober, prober.memory, prober.memory + ARRAY_BYTES);
 }
 
 /* ---------------------------------------------------------------- errors */
@@ -329,7 +317,7 @@ TEST_IN_BOTH_MODES(wrong_pointers_are_named, NUM_RANKS)
     CHECK_OK(weft_memory_unregister(prober.comm, memory)); /* nothing has changed */
     CHECK_OK(weft_memory_unregister(prober.comm, NULL));
     CHECK_ERROR(weft_memory_unregister(prober.comm, memory), WEFT_ERROR_INVALID_ARGUMENT, "ptr is");
-    return close_prober(&prober);
+    return 0;
 }
 
 TEST_IN_BOTH_MODES(after_a_failure_all_can_be_destroyed, NUM_RANKS)
@@ -343,7 +331,7 @@ TEST_IN_BOTH_MODES(after_a_failure_all_can_be_destroyed, NUM_RANKS)
     CHECK_ERROR(weft_memory_register(prober.comm, prober.memory, 100, NULL), WEFT_ERROR_ABORTED,
                 "rank 0");
     CHECK_ERROR(weft_memory_unregister(prober.comm, prober.memory), WEFT_ERROR_ABORTED, "rank 0");
-    return close_prober(&prober);
+    return 0;
 }
 
 /* ---------------------------------------------------------------- reasons */
@@ -385,8 +373,7 @@ static int register_in_turns(struct ranks_context *context, weft_comm *comm)
 /* Whose memory some rank could not reach, in how many lines of all ranks' standard error. */
 static int tell_reasons(struct ranks_context *context)
 {
-    weft_comm *comm;
-    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    weft_comm *const comm = ranks_comm(context, NULL);
     FILE *told = tmpfile();
     const int own_stderr = dup(STDERR_FILENO);
     CHECK(told != NULL && own_stderr >= 0, "no file");
@@ -403,7 +390,6 @@ static int tell_reasons(struct ranks_context *context)
         sum += all[rank];
     /* Rank 0 cannot reach what rank 1 and rank 2 give, rank 1 not what rank 0 gives. */
     CHECK(all[0] == 2 && all[1] == 1 && sum == NUM_RANKS, "%d lines, %d by rank 0", sum, all[0]);
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

@@ -6,7 +6,6 @@
 #include "harness/memory.h"
 #include "harness/ranks.h"
 #include "workload/elements.h"
-#include "workload/logarithmic.h"
 #include "workload/quantised.h"
 #include "workload/rng.h"
 
@@ -30,8 +29,8 @@ struct actor {
 static int open_actor(struct ranks_context *context, struct actor *actor)
 {
     actor->context = context;
-    CHECK_OK(ranks_comm_create(context, NULL, &actor->comm));
-    CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
+    actor->comm = ranks_comm(context, NULL);
+    actor->stream = ranks_stream(context);
     for (int i = 0; i < NUM_BLOCKS; i++) {
         void *block;
         CHECK_OK(weft_memory_alloc(actor->comm, block_bytes[i], &block));
@@ -47,10 +46,7 @@ static int close_actor(struct actor *actor)
     for (int i = 0; i < NUM_BLOCKS; i++) {
         tests_free(actor->expected[i]);
         tests_free(actor->contents[i]);
-        CHECK_OK(weft_memory_free(actor->comm, actor->blocks[i]));
     }
-    CHECK_OK(weft_stream_destroy(actor->stream));
-    CHECK_OK(weft_comm_destroy(actor->comm));
     return 0;
 }
 
@@ -245,77 +241,6 @@ TEST_ON_RANKS(rows_there_and_back, RANKS_THREADS, 1)
     return close_actor(&actor);
 }
 
-/* ---------------------------------------------------------------- logarithms */
-
-static void draw_log_rows(struct rows *rows, int is_back, struct rng *rng)
-{
-    weft_rows_args *args = &rows->args;
-    const size_t wide_bytes = (size_t)args->hidden * dtype_bytes(args->dtype);
-    const size_t narrow_bytes = (size_t)args->hidden / LOGARITHMIC_GROUP * LOGARITHMIC_GROUP_BYTES;
-    rows->src_row_bytes = is_back ? narrow_bytes : wide_bytes;
-    rows->dst_row_bytes = is_back ? wide_bytes : narrow_bytes;
-    args->src_stride_bytes = 0;
-    if (rng_below(rng, 2) == 0)
-        args->src_stride_bytes = rows->src_row_bytes += rng_below(rng, MAX_GAP_BYTES);
-    for (int i = 0; i < NUM_BLOCKS; i++)
-        rows->offsets[i] = any_offset(rng);
-}
-
-static void expect_log_rows(const struct rows *rows, int is_back, struct actor *actor)
-{
-    for (size_t row = 0; row < (size_t)rows->args.num_rows; row++) {
-        const char *src = actor->contents[SRC] + rows->offsets[SRC] + row * rows->src_row_bytes;
-        char *dst = actor->expected[DST] + rows->offsets[DST] + row * rows->dst_row_bytes;
-        if (!is_back)
-            logarithmic_make_row(rows->args.dtype, src, rows->args.hidden, (uint8_t *)dst);
-        for (int64_t i = 0; is_back && i < rows->args.hidden; i++)
-            element_store(rows->args.dtype, dst, i,
-                          logarithmic_number((const uint8_t *)src, rows->args.hidden, i));
-    }
-}
-
-static int run_log_rows(struct actor *actor, struct rows *rows, int is_back, int trial)
-{
-    point_to(rows, actor);
-    rows->args.scales = NULL;
-    memset(actor->contents[DST], GUARD, block_bytes[DST]);
-    if (put_contents(actor))
-        return 1;
-    expect_log_rows(rows, is_back, actor);
-    CHECK_OK(is_back ? weft_rows_dequantise(actor->comm, &rows->args, actor->stream)
-                     : weft_rows_quantise(actor->comm, &rows->args, actor->stream));
-    return check_blocks(actor, rows, trial);
-}
-
-TEST_ON_RANKS(logarithms_there_and_back, RANKS_THREADS, 1)
-{
-    struct actor actor;
-    struct rng rng = {.state = 78};
-    if (open_actor(context, &actor))
-        return 1;
-    for (int trial = 0; trial < NUM_TRIALS; trial++) {
-        struct rows rows = {.args = WEFT_INIT(weft_rows_args)};
-        rows.args.dtype = (weft_dtype)(WEFT_BF16 + (int)rng_below(&rng, 3));
-        rows.args.quantisation.dtype = WEFT_LOG_10BIT;
-        rows.args.num_rows = (int32_t)rng_below(&rng, MAX_ROWS + 1);
-        rows.args.hidden =
-            LOGARITHMIC_GROUP * (1 + (int64_t)rng_below(&rng, MAX_HIDDEN / LOGARITHMIC_GROUP));
-        draw_log_rows(&rows, 0, &rng);
-        fill_wide_rows(&rows, &actor, (uint64_t)trial);
-        if (run_log_rows(&actor, &rows, 0, trial))
-            return 1;
-        const struct rows there = rows;
-        draw_log_rows(&rows, 1, &rng);
-        for (size_t row = 0; row < (size_t)rows.args.num_rows; row++)
-            memcpy(actor.contents[SRC] + rows.offsets[SRC] + row * rows.src_row_bytes,
-                   actor.contents[DST] + there.offsets[DST] + row * there.dst_row_bytes,
-                   there.dst_row_bytes);
-        if (run_log_rows(&actor, &rows, 1, trial))
-            return 1;
-    }
-    return close_actor(&actor);
-}
-
 /* ---------------------------------------------------------------- arguments */
 
 static weft_rows_args good_args(const struct actor *actor)
@@ -357,7 +282,6 @@ TEST_ON_RANKS(refusals_name_the_number, RANKS_THREADS, 1)
             "quantisation.group_elements is 257, allowed are 0..256");
     REFUSED(dtype, WEFT_FP64, "dtype is WEFT_FP64 (6), allowed are WEFT_BF16 (3), ");
     REFUSED(quantisation.dtype, WEFT_UINT8, "quantisation.dtype is WEFT_UINT8 (7), allowed are ");
-    REFUSED(quantisation.dtype, WEFT_LOG_10BIT, "scales is ");
     REFUSED(quantisation.scale, (weft_scale_kind)3,
             "quantisation.scale is 3, allowed are WEFT_SCALE_FP32 (0), ");
     REFUSED(src_stride_bytes, 255, "src_stride_bytes is 255, allowed are 0 and ");

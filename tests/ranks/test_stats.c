@@ -17,26 +17,6 @@ static void pause_us(long us)
     nanosleep(&pause, NULL);
 }
 
-static int open_on_nodes(struct ranks_context *context, int32_t num_nodes, weft_comm **comm,
-                         weft_stream **stream)
-{
-    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = num_nodes), comm));
-    CHECK_OK(weft_stream_create(*comm, stream));
-    return 0;
-}
-
-static int open_ranks(struct ranks_context *context, weft_comm **comm, weft_stream **stream)
-{
-    return open_on_nodes(context, 1, comm, stream);
-}
-
-static int close_ranks(weft_comm *comm, weft_stream *stream)
-{
-    CHECK_OK(weft_comm_destroy(comm));
-    CHECK_OK(weft_stream_destroy(stream));
-    return 0;
-}
-
 /* Sums floats in so many calls. */
 static int sum_floats(weft_comm *comm, weft_stream *stream, int64_t count, int num_calls)
 {
@@ -63,11 +43,9 @@ static int barrier(weft_comm *comm, weft_stream *stream)
 TEST_ON_RANKS(totals_count_operations_and_their_bytes, RANKS_THREADS, 3)
 {
     enum { COUNT = 100, NUM_CALLS = 7 };
-    weft_comm *comm;
-    weft_stream *stream;
     weft_stats before = WEFT_INIT(weft_stats), after = WEFT_INIT(weft_stats);
-    if (open_ranks(context, &comm, &stream) != 0)
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
+    weft_stream *const stream = ranks_stream(context);
     CHECK_OK(weft_stats_query(comm, &before));
     if (sum_floats(comm, stream, COUNT, NUM_CALLS))
         return 1;
@@ -77,7 +55,7 @@ TEST_ON_RANKS(totals_count_operations_and_their_bytes, RANKS_THREADS, 3)
     CHECK(after.num_failed == 0, "%lu operations failed", after.num_failed);
     CHECK(after.num_bytes - before.num_bytes == NUM_CALLS * COUNT * sizeof(float), "%lu bytes",
           after.num_bytes - before.num_bytes);
-    return close_ranks(comm, stream);
+    return 0;
 }
 
 /* The sum of what goes to each rank is what the network has sent. */
@@ -85,10 +63,11 @@ TEST_ON_RANKS(traffic_is_counted_by_its_rank, RANKS_PROCESSES, 2)
 {
     enum { COUNT = 5000, NUM_NODES = 2 };
     weft_net_info before = WEFT_INIT(weft_net_info), after = WEFT_INIT(weft_net_info);
-    weft_comm *comm;
-    weft_stream *stream;
     uint64_t sent_bytes = 0, received_bytes = 0, under_way = 0;
-    if (open_on_nodes(context, NUM_NODES, &comm, &stream) || sum_floats(comm, stream, COUNT, 3))
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES));
+    weft_stream *const stream = ranks_stream(context);
+    if (sum_floats(comm, stream, COUNT, 3))
         return 1;
     CHECK_OK(weft_net_query(comm, &before));
     for (int32_t rank = 0; rank < context->num_ranks; rank++) {
@@ -107,17 +86,17 @@ TEST_ON_RANKS(traffic_is_counted_by_its_rank, RANKS_PROCESSES, 2)
     CHECK(before.sent_bytes <= sent_bytes && sent_bytes <= after.sent_bytes,
           "%lu bytes by rank, from %lu to %lu in all", sent_bytes, before.sent_bytes,
           after.sent_bytes);
-    return close_ranks(comm, stream);
+    return 0;
 }
 
 /* Rank 1 comes to one barrier long after rank 0. */
 TEST_ON_RANKS(waits_are_counted_by_the_rank_waited_for, RANKS_PROCESSES, 2)
 {
     enum { PAUSE_US = 300000, LATE_NS = 16384000 };
-    weft_comm *comm;
-    weft_stream *stream;
     weft_peer_stats before = WEFT_INIT(weft_peer_stats), after = WEFT_INIT(weft_peer_stats);
-    if (open_ranks(context, &comm, &stream) != 0 || barrier(comm, stream) != 0)
+    weft_comm *const comm = ranks_comm(context, NULL);
+    weft_stream *const stream = ranks_stream(context);
+    if (barrier(comm, stream) != 0)
         return 1;
     CHECK_OK(weft_stats_query_peer(comm, 1, &before));
     if (context->rank == 0)
@@ -143,18 +122,16 @@ TEST_ON_RANKS(waits_are_counted_by_the_rank_waited_for, RANKS_PROCESSES, 2)
     CHECK(context->rank == 1 || after.waits_by_time[NUM_BUCKETS - 1] > 0,
           "no wait of more than 16 ms");
     CHECK_ERROR(weft_stats_query_peer(comm, 2, &after), WEFT_ERROR_INVALID_ARGUMENT, "rank");
-    return close_ranks(comm, stream);
+    return 0;
 }
 
 /* All ranks name it, itself included, and none names another one. */
 TEST_ON_RANKS(a_slow_rank_is_named_by_all, RANKS_PROCESSES, NUM_RANKS)
 {
     enum { SLOW_US = 5000 };
-    weft_comm *comm;
-    weft_stream *stream;
     weft_slowest slowest = WEFT_INIT(weft_slowest);
-    if (open_ranks(context, &comm, &stream) != 0)
-        return 1;
+    weft_comm *const comm = ranks_comm(context, NULL);
+    weft_stream *const stream = ranks_stream(context);
     for (int i = 0; i < LAYERS; i++) {
         if (context->rank == SLOW_RANK)
             pause_us(SLOW_US);
@@ -166,17 +143,17 @@ TEST_ON_RANKS(a_slow_rank_is_named_by_all, RANKS_PROCESSES, NUM_RANKS)
     CHECK(slowest.rank == SLOW_RANK, "rank %d is named, %lu of %lu", slowest.rank, slowest.num_late,
           slowest.num_operations);
     CHECK(strcmp(slowest.call, "weft_comm_barrier") == 0, "call is %s", slowest.call);
-    return close_ranks(comm, stream);
+    return 0;
 }
 
 /* The operation that was interrupted has failed. */
 TEST_ON_RANKS(a_failed_communicator_tells_all_the_same, RANKS_PROCESSES, 2)
 {
-    weft_comm *comm;
-    weft_stream *stream;
     weft_stats stats = WEFT_INIT(weft_stats);
     weft_slowest slowest = WEFT_INIT(weft_slowest);
-    if (open_ranks(context, &comm, &stream) != 0 || barrier(comm, stream) != 0)
+    weft_comm *const comm = ranks_comm(context, NULL);
+    weft_stream *const stream = ranks_stream(context);
+    if (barrier(comm, stream) != 0)
         return 1;
     if (context->rank == 0)
         CHECK_OK(weft_comm_barrier(comm, stream));
@@ -188,23 +165,23 @@ TEST_ON_RANKS(a_failed_communicator_tells_all_the_same, RANKS_PROCESSES, 2)
     CHECK_OK(weft_stats_query(comm, &stats));
     CHECK(stats.num_failed == (uint64_t)(context->rank == 0), "%lu failed", stats.num_failed);
     CHECK_OK(weft_stats_query_slowest(comm, &slowest));
-    return close_ranks(comm, stream);
+    return 0;
 }
 
 static int use_without_records(struct ranks_context *context)
 {
-    weft_comm *comm;
-    weft_stream *stream;
     weft_stats stats = WEFT_INIT(weft_stats);
     weft_slowest slowest = WEFT_INIT(weft_slowest);
-    if (open_ranks(context, &comm, &stream) != 0 || barrier(comm, stream) != 0)
+    weft_comm *const comm = ranks_comm(context, NULL);
+    weft_stream *const stream = ranks_stream(context);
+    if (barrier(comm, stream) != 0)
         return 1;
     CHECK_OK(weft_stats_query(comm, &stats));
     CHECK(stats.num_issued == 0, "%lu operations", stats.num_issued);
     CHECK_OK(weft_stats_query_slowest(comm, &slowest));
     CHECK(slowest.rank == -1 && slowest.call[0] == '\0', "rank %d is slow", slowest.rank);
     CHECK_ERROR(weft_records_write(comm, "/dev/null"), WEFT_ERROR_UNSUPPORTED, "WEFT_RECORDS");
-    return close_ranks(comm, stream);
+    return 0;
 }
 
 TEST(records_can_be_switched_off)

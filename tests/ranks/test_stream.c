@@ -366,13 +366,11 @@ static int error_is_told_once(struct ranks_context *context)
 {
     struct log log = {0};
     struct entry entry = {&log, 7, 0};
-    weft_comm *comm;
-    weft_stream *stream;
     if (ranks_warm_up(context))
         return 1;
-    CHECK_OK(ranks_comm_create(
-        context, WEFT_ARGS(weft_comm_config, .timeout_ms = tests_deadline_ms(1000)), &comm));
-    CHECK_OK(weft_stream_create(comm, &stream));
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .timeout_ms = tests_deadline_ms(1000)));
+    weft_stream *const stream = ranks_stream(context);
     if (context->rank != context->num_ranks - 1) {
         CHECK_OK(weft_comm_barrier(comm, stream));
         const weft_result result = weft_stream_synchronize(stream);
@@ -387,8 +385,6 @@ static int error_is_told_once(struct ranks_context *context)
               "the communicator forgot that it failed");
     }
     ranks_barrier(context);
-    CHECK_OK(weft_stream_destroy(stream));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

@@ -137,10 +137,9 @@ static int open_seat(struct seat *seat, struct ranks_context *context, weft_comm
 
 static int in_threads(struct ranks_context *context)
 {
-    weft_comm *comm;
     struct seat seats[NUM_SEATS];
     pthread_t threads[NUM_SEATS];
-    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    weft_comm *const comm = ranks_comm(context, NULL);
     for (int32_t i = 0; i < NUM_SEATS; i++)
         if (open_seat(&seats[i], context, comm, i))
             return 1;
@@ -152,7 +151,6 @@ static int in_threads(struct ranks_context *context)
         CHECK(!seats[i].has_failed, "%s", seats[i].context.failure);
         CHECK_OK(weft_stream_destroy(seats[i].stream));
     }
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

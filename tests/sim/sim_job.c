@@ -29,18 +29,6 @@ void sim_job_run(struct sim_job *job, int (*rank_main)(int32_t rank, void *argum
     assert_int_equal(weft__sim_run(&config, result), 0);
 }
 
-int sim_is_caught(const struct weft__sim_result *result)
-{
-    return result->num_races > 0 || result->num_wrong > 0 || result->num_hangs > 0;
-}
-
-void sim_expect_sound(const struct weft__sim_result *result, uint64_t seed)
-{
-    if (sim_is_caught(result))
-        print_message("seed %d: %s\n", (int)seed, result->report);
-    assert_false(sim_is_caught(result));
-}
-
 /* ---------------------------------------------------------------- by the ranks */
 
 weft_result sim_job_open(const struct sim_job *job, int32_t rank, weft_comm **comm)
@@ -48,6 +36,23 @@ weft_result sim_job_open(const struct sim_job *job, int32_t rank, weft_comm **co
     return weft_comm_create(
         &job->id, rank, sim_job_num_ranks(job),
         WEFT_ARGS(weft_comm_config, .timeout_ms = TIMEOUT_MS, .num_nodes = job->num_nodes), comm);
+}
+
+int sim_job_use_block(const struct sim_job *job, int32_t rank, uint64_t block_bytes,
+                      int (*use)(weft_comm *comm, weft_stream *stream, void *block))
+{
+    weft_comm *comm;
+    weft_stream *stream;
+    void *block;
+    if (sim_job_open(job, rank, &comm) != WEFT_OK ||
+        weft_heap_alloc(comm, block_bytes, &block) != WEFT_OK ||
+        weft_stream_create(comm, &stream) != WEFT_OK)
+        return 1;
+    int failed = use(comm, stream, block);
+    failed |= weft_comm_host_barrier(comm) != WEFT_OK;
+    failed |= weft_stream_destroy(stream) != WEFT_OK;
+    failed |= weft_heap_free(comm, block) != WEFT_OK;
+    return failed | (weft_comm_destroy(comm) != WEFT_OK);
 }
 
 static int is_survivor(const struct sim_job *job, int32_t rank)

@@ -3,7 +3,7 @@
  * ranks: then the others must blame that rank, and they meet before they leave. */
 #pragma once
 
-#include "machine/sim/sim.h"
+#include "schedules.h"
 #include "weft.h"
 
 struct sim_job {
@@ -22,13 +22,13 @@ int32_t sim_job_num_ranks(const struct sim_job *job);
  * memory. */
 void sim_job_run(struct sim_job *job, int (*rank_main)(int32_t rank, void *argument),
                  void *argument, uint64_t seed, struct weft__sim_result *result);
-/* 1 if a run reported anything. */
-int sim_is_caught(const struct weft__sim_result *result);
-/* Fails the test if it did. */
-void sim_expect_sound(const struct weft__sim_result *result, uint64_t seed);
 
 /* By the ranks: */
 weft_result sim_job_open(const struct sim_job *job, int32_t rank, weft_comm **comm);
+/* Calls `use` with a block of the heap, which is freed when all ranks have returned. 0: that did,
+ * and nothing failed. */
+int sim_job_use_block(const struct sim_job *job, int32_t rank, uint64_t block_bytes,
+                      int (*use)(weft_comm *comm, weft_stream *stream, void *block));
 /* When launches of the rank have failed: 1 if it is a survivor whom the communicator tells of
  * another rank. */
 int sim_job_blames_another(struct sim_job *job, int32_t rank, weft_comm *comm);

@@ -10,7 +10,7 @@
 enum { NUM_SEEDS = 6 };
 
 /* 0: as it must be. */
-static int run_cases(weft_comm *comm, weft_stream *stream, char *block)
+static int run_cases(weft_comm *comm, weft_stream *stream, void *block)
 {
     static char before[GATE_BLOCK_BYTES];
     struct gate_case drawn;
@@ -32,26 +32,18 @@ static int run_cases(weft_comm *comm, weft_stream *stream, char *block)
 
 static int run_rank(int32_t number, void *argument)
 {
-    weft_comm *comm;
-    weft_stream *stream;
-    void *block;
-    if (sim_job_open(argument, number, &comm) != WEFT_OK ||
-        weft_heap_alloc(comm, GATE_BLOCK_BYTES, &block) != WEFT_OK ||
-        weft_stream_create(comm, &stream) != WEFT_OK)
-        return 1;
-    int failed = run_cases(comm, stream, block);
-    failed |= weft_stream_destroy(stream) != WEFT_OK;
-    failed |= weft_heap_free(comm, block) != WEFT_OK;
-    return failed | (weft_comm_destroy(comm) != WEFT_OK);
+    return sim_job_use_block(argument, number, GATE_BLOCK_BYTES, run_cases);
 }
 
-TEST(gates_have_the_bits_of_the_cpu_machine)
+static void run_schedule(const void *given, uint64_t seed, int32_t weakened_site,
+                         struct weft__sim_result *result)
 {
-    static struct weft__sim_result result; /* large */
-    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        struct sim_job job = {
-            .num_nodes = 1, .ranks_per_node = 1, .weakened_site = WEFT__SIM_NO_SITE};
-        sim_job_run(&job, run_rank, &job, seed, &result);
-        sim_expect_sound(&result, seed);
-    }
+    struct sim_job job = *(const struct sim_job *)given;
+    job.weakened_site = weakened_site;
+    sim_job_run(&job, run_rank, &job, seed, result);
 }
+
+static const struct sim_job alone = {.num_nodes = 1, .ranks_per_node = 1};
+
+TEST_CALL(gates_have_the_bits_of_the_cpu_machine,
+          schedules_expect_sound(&(struct schedules){run_schedule, &alone, NUM_SEEDS}))

@@ -6,28 +6,29 @@
 
 #include "harness/cmocka.h"
 #include "nic_job.h"
+#include "schedules.h"
 
 enum { NUM_SEEDS = 4000, NUM_SEEDS_OF_TROUBLE = 1000, NUM_SEEDS_WEAKENED = 50000, NUM_SITES = 7 };
 
-static struct weft__sim_result result; /* large */
-
-static int is_caught(const struct nic_job *job)
+static void run_schedule(const void *untyped, uint64_t seed, int32_t weakened_site,
+                         struct weft__sim_result *result)
 {
-    nic_job_run(job, &result);
-    return result.num_races > 0 || result.num_wrong > 0 || result.num_hangs > 0;
+    struct nic_job job = *(const struct nic_job *)untyped;
+    job.seed = seed;
+    job.weakened_site = weakened_site;
+    nic_job_run(&job, result);
 }
 
-static void expect_nothing(struct nic_job job, uint64_t num_seeds)
+static void expect_nothing(enum nic_trouble trouble, uint64_t num_seeds)
 {
-    for (job.seed = 0; job.seed < num_seeds; job.seed++)
-        if (is_caught(&job))
-            fail_msg("seed %d: %s", (int)job.seed, result.report);
+    const struct nic_job job = {.trouble = trouble};
+    schedules_expect_sound(&(struct schedules){run_schedule, &job, num_seeds});
 }
 
 TEST(no_schedule_breaks_a_rule)
 {
     const struct nic_job_counts *counts = &nic_job_counts;
-    expect_nothing((struct nic_job){.weakened_site = WEFT__SIM_NO_SITE}, NUM_SEEDS);
+    expect_nothing(NIC_NO_TROUBLE, NUM_SEEDS);
     print_message("%d groups, %d doorbells, %d waits for room\n", (int)counts->num_groups,
                   (int)counts->num_rings, (int)counts->num_room_waits);
     assert_true(counts->num_rings < counts->num_groups && counts->num_room_waits > 0);
@@ -37,53 +38,38 @@ TEST(no_schedule_breaks_a_rule)
 /* All threads end, with the cause. */
 TEST(a_dead_peer_ends_all_waits)
 {
-    expect_nothing((struct nic_job){.weakened_site = WEFT__SIM_NO_SITE, .trouble = NIC_DEAD_PEER},
-                   NUM_SEEDS_OF_TROUBLE);
+    expect_nothing(NIC_DEAD_PEER, NUM_SEEDS_OF_TROUBLE);
     assert_true(nic_job_counts.num_causes > 0 && nic_job_counts.num_flushes > 0);
 }
 
 TEST(a_nic_that_does_nothing_ends_all_waits)
 {
     nic_job_counts.num_failures = 0;
-    expect_nothing((struct nic_job){.weakened_site = WEFT__SIM_NO_SITE, .trouble = NIC_STUCK_MODEL},
-                   NUM_SEEDS_OF_TROUBLE);
+    expect_nothing(NIC_STUCK_MODEL, NUM_SEEDS_OF_TROUBLE);
     assert_true(nic_job_counts.num_failures > 0);
 }
 
-/* Returns the number of seeds that it took. */
-static uint64_t catch_it(struct nic_job job)
+static int is_of_nic_post(const struct weft__sim_site *site)
 {
-    for (job.seed = 0; job.seed < NUM_SEEDS_WEAKENED; job.seed++)
-        if (is_caught(&job))
-            break;
-    return job.seed;
+    return strstr(site->file, "nic_post.h") != NULL;
 }
 
 TEST(every_site_is_needed)
 {
-    int num_sites = 0;
-    for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
-        const struct weft__sim_site *site = weft__sim_site(i);
-        if (strstr(site->file, "nic_post.h") == NULL)
-            continue;
-        const uint64_t seed = catch_it((struct nic_job){.weakened_site = i});
-        print_message("without the %s at line %d: %s (seed %d)\n", site->kind, site->line,
-                      seed < NUM_SEEDS_WEAKENED ? "caught" : "nothing is found", (int)seed);
-        assert_true(seed < NUM_SEEDS_WEAKENED);
-        num_sites++;
-    }
-    assert_int_equal(num_sites, NUM_SITES);
+    const struct nic_job job = {.trouble = NIC_NO_TROUBLE};
+    const struct schedules schedules = {run_schedule, &job, NUM_SEEDS_WEAKENED};
+    assert_int_equal(schedules_expect_needed(&schedules, is_of_nic_post), NUM_SITES);
 }
 
 TEST(each_planted_bug_is_found)
 {
     for (int plant = NIC_PLANT_NONE + 1; plant < NIC_NUM_PLANTS; plant++) {
-        const uint64_t seed = catch_it((struct nic_job){
-            .weakened_site = WEFT__SIM_NO_SITE,
-            .plant = (enum nic_plant)plant,
-            .trouble = plant == NIC_PLANT_ERROR_IGNORED ? NIC_DEAD_PEER : NIC_NO_TROUBLE});
-        print_message("plant %d: %s (seed %d)\n", plant,
-                      seed < NUM_SEEDS_WEAKENED ? "caught" : "nothing is found", (int)seed);
-        assert_true(seed < NUM_SEEDS_WEAKENED);
+        const struct nic_job job = {.plant = (enum nic_plant)plant,
+                                    .trouble = plant == NIC_PLANT_ERROR_IGNORED ? NIC_DEAD_PEER
+                                                                                : NIC_NO_TROUBLE};
+        const uint64_t schedule = schedules_until_caught(
+            &(struct schedules){run_schedule, &job, NUM_SEEDS_WEAKENED}, WEFT__SIM_NO_SITE);
+        print_message("plant %d: caught in schedule %d\n", plant, (int)schedule);
+        assert_true(schedule > 0);
     }
 }

@@ -146,11 +146,6 @@ static int run_rank(int32_t number, void *argument)
     return failed | (weft_comm_destroy(rank.comm) != WEFT_OK);
 }
 
-static void run(struct job *job, uint64_t seed)
-{
-    sim_job_run(&job->sim, run_rank, job, seed, &result);
-}
-
 static struct job job_of(enum access_form form, uint64_t seed)
 {
     static const struct {
@@ -177,22 +172,24 @@ TEST(right_accesses_are_clean)
 {
     for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
         struct job job = job_of(ACCESSES_RIGHT, seed);
-        run(&job, seed);
+        sim_job_run(&job.sim, run_rank, &job, seed, &result);
         sim_expect_sound(&result, seed);
         check_tickets(&job);
     }
 }
 
+static void run_schedule(const void *form, uint64_t seed, int32_t weakened_site,
+                         struct weft__sim_result *of_schedule)
+{
+    struct job job = job_of(*(const enum access_form *)form, seed);
+    job.sim.weakened_site = weakened_site;
+    sim_job_run(&job.sim, run_rank, &job, seed, of_schedule);
+}
+
 static void check_found(enum access_form form)
 {
-    int num_found = 0;
-    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        struct job job = job_of(form, seed);
-        run(&job, seed);
-        num_found += result.num_races > 0;
-    }
-    print_message("found in %d of %d schedules\n", num_found, NUM_SEEDS);
-    assert_true(num_found > NUM_SEEDS / 4);
+    const struct schedules schedules = {run_schedule, &form, NUM_SEEDS};
+    assert_true(schedules_count_races(&schedules, "") > NUM_SEEDS / 4);
 }
 
 TEST_CALL(a_letter_read_before_its_signal_is_found, check_found(ACCESSES_NOT_AWAITED))
@@ -211,32 +208,9 @@ static int is_of_accesses(const struct weft__sim_site *site)
     return 0;
 }
 
-/* How many schedules it takes until the weakened site is caught; 0: it is not. */
-static int schedules_until_caught(int32_t site)
-{
-    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        struct job job = job_of(ACCESSES_RIGHT, seed);
-        job.sim.weakened_site = site;
-        run(&job, seed);
-        if (sim_is_caught(&result))
-            return (int)seed + 1;
-    }
-    return 0;
-}
-
 TEST(every_ordering_site_is_needed)
 {
-    int num_sites = 0, num_missed = 0;
-    for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
-        const struct weft__sim_site *site = weft__sim_site(i);
-        if (!is_of_accesses(site))
-            continue;
-        const int num_schedules = schedules_until_caught(i);
-        print_message("%s:%d, %s: caught in schedule %d\n", site->file, site->line, site->kind,
-                      num_schedules);
-        num_sites++;
-        num_missed += num_schedules == 0;
-    }
-    assert_int_equal(num_missed, 0);
-    assert_true(num_sites >= 10);
+    const enum access_form form = ACCESSES_RIGHT;
+    const struct schedules schedules = {run_schedule, &form, NUM_SEEDS};
+    assert_true(schedules_expect_needed(&schedules, is_of_accesses) >= 10);
 }

@@ -10,13 +10,25 @@ enum { NUM_SEEDS = 300, NUM_SEEDS_RIGHT = 3000, NUM_LAUNCHES = 5 };
 
 static struct weft__sim_result result; /* large */
 
+struct variant {
+    enum packet_form form;
+    enum packet_streams streams;
+};
+
+static void run_schedule(const void *job, uint64_t seed, int32_t weakened_site,
+                         struct weft__sim_result *of_schedule)
+{
+    const struct variant *variant = job;
+    struct packet_job packets = {
+        .form = variant->form, .num_launches = NUM_LAUNCHES, .streams = variant->streams};
+    (void)weakened_site;
+    packet_job_run(&packets, seed, of_schedule);
+}
+
 static void check_clean(enum packet_form form, enum packet_streams streams, uint64_t num_seeds)
 {
-    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .streams = streams};
-    for (uint64_t seed = 0; seed < num_seeds; seed++) {
-        packet_job_run(&job, seed, &result);
-        sim_expect_sound(&result, seed);
-    }
+    const struct variant variant = {form, streams};
+    schedules_expect_sound(&(struct schedules){run_schedule, &variant, num_seeds});
 }
 
 /* The program of this form, in so many schedules. */
@@ -38,13 +50,9 @@ enum frequency { IN_ALL, IN_SOME };
 static void check_found(enum packet_form form, enum packet_streams streams,
                         enum frequency frequency, const char *told)
 {
-    struct packet_job job = {.form = form, .num_launches = NUM_LAUNCHES, .streams = streams};
-    int num_found = 0;
-    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        packet_job_run(&job, seed, &result);
-        num_found += result.num_races > 0 && strstr(result.report, told) != NULL;
-    }
-    print_message("found in %d of %d schedules: %s\n", num_found, NUM_SEEDS, told);
+    const struct variant variant = {form, streams};
+    const uint64_t num_found =
+        schedules_count_races(&(struct schedules){run_schedule, &variant, NUM_SEEDS}, told);
     assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
 }
 

@@ -7,7 +7,13 @@
 #include "harness/cmocka.h"
 #include "put_job.h"
 
-enum { NUM_SEEDS = 200, NUM_SEEDS_RIGHT = 1000, NUM_SEEDS_LARGE = 2, NUM_LAUNCHES = 2 };
+enum {
+    NUM_SEEDS = 200,
+    NUM_SEEDS_RIGHT = 1000,
+    NUM_SEEDS_LARGE = 2,
+    NUM_LAUNCHES = 2,
+    NUM_SITES = 7
+};
 
 static struct weft__sim_result result; /* large */
 
@@ -23,13 +29,17 @@ static struct put_job job_of(enum put_form form, uint64_t seed)
                                     .weakened_site = WEFT__SIM_NO_SITE}};
 }
 
+static void run_schedule(const void *form, uint64_t seed, int32_t weakened_site,
+                         struct weft__sim_result *of_schedule)
+{
+    struct put_job job = job_of(*(const enum put_form *)form, seed);
+    job.sim.weakened_site = weakened_site;
+    put_job_run(&job, seed, of_schedule);
+}
+
 static void check_clean(enum put_form form, uint64_t num_seeds)
 {
-    for (uint64_t seed = 0; seed < num_seeds; seed++) {
-        struct put_job job = job_of(form, seed);
-        put_job_run(&job, seed, &result);
-        sim_expect_sound(&result, seed);
-    }
+    schedules_expect_sound(&(struct schedules){run_schedule, &form, num_seeds});
 }
 
 /* The program of this form, in so many schedules. */
@@ -55,13 +65,8 @@ enum frequency { IN_ALL, IN_SOME };
 
 static void check_found(enum put_form form, enum frequency frequency, const char *told)
 {
-    int num_found = 0;
-    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        struct put_job job = job_of(form, seed);
-        put_job_run(&job, seed, &result);
-        num_found += result.num_races > 0 && strstr(result.report, told) != NULL;
-    }
-    print_message("found in %d of %d schedules: %s\n", num_found, NUM_SEEDS, told);
+    const uint64_t num_found =
+        schedules_count_races(&(struct schedules){run_schedule, &form, NUM_SEEDS}, told);
     assert_true(frequency == IN_SOME ? num_found > 0 : num_found == NUM_SEEDS);
 }
 
@@ -124,42 +129,23 @@ TEST(what_the_dead_have_put_to_freed_memory_harms_nobody)
     assert_true(num_struck > NUM_SEEDS_RIGHT / 2);
 }
 
-static int is_of_puts(const struct weft__sim_site *site)
+/* Sites of other programs, and of other forms of this one, are not passed. */
+static int is_of_right_puts(const struct weft__sim_site *site)
 {
-    return strstr(site->file, "planted_puts.c") != NULL;
-}
-
-/* How many schedules it takes until the weakened site is caught; 0: it is not. */
-static int schedules_until_caught(int32_t site)
-{
-    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        struct put_job job = job_of(PUTS_RIGHT, seed);
-        job.sim.weakened_site = site;
-        put_job_run(&job, seed, &result);
-        if (sim_is_caught(&result))
-            return (int)seed + 1;
-    }
-    return 0;
+    const enum put_form form = PUTS_RIGHT;
+    const uint64_t num_passes = site->num_passes;
+    if (strstr(site->file, "planted_puts.c") == NULL)
+        return 0;
+    run_schedule(&form, 0, WEFT__SIM_NO_SITE, &result);
+    return site->num_passes > num_passes;
 }
 
 TEST(every_ordering_site_is_needed)
 {
-    int num_row_syncs = 0;
-    struct put_job job = job_of(PUTS_RIGHT, 0);
-    put_job_run(&job, 0, &result);
-    for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
-        const struct weft__sim_site *site = weft__sim_site(i);
-        const uint64_t num_passes = site->num_passes;
-        put_job_run(&job, 0, &result);
-        if (!is_of_puts(site) || site->num_passes == num_passes)
-            continue; /* of another program, or another form of this one */
-        const int num_schedules = schedules_until_caught(i);
-        print_message("line %d, %s: caught in schedule %d\n", site->line, site->kind,
-                      num_schedules);
-        assert_true(num_schedules > 0);
-        num_row_syncs += strcmp(site->kind, "row sync") == 0;
-    }
-    assert_int_equal(num_row_syncs, 1);
+    const enum put_form form = PUTS_RIGHT;
+    const struct schedules schedules = {run_schedule, &form, NUM_SEEDS};
+    run_schedule(&form, 0, WEFT__SIM_NO_SITE, &result); /* its sites are known from here on */
+    assert_int_equal(schedules_expect_needed(&schedules, is_of_right_puts), NUM_SITES);
 }
 
 TEST(who_waits_for_a_dead_rank_blames_it)

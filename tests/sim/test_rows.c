@@ -8,20 +8,19 @@
 #include "machine/machine.h"
 #include "sim_job.h"
 
-enum { NUM_SEEDS = 60, NUM_ROWS = 2, HIDDEN = 1152, GROUP = 128, NUM_FORMS = 3 };
+enum { NUM_SEEDS = 60, NUM_ROWS = 2, HIDDEN = 1152, GROUP = 128, NUM_FORMS = 2 };
 enum { NUM_ELEMENTS = NUM_ROWS * HIDDEN, NUM_GROUPS = NUM_ELEMENTS / GROUP };
 
 struct area {
     uint16_t src[NUM_ELEMENTS]; /* bf16 */
     uint16_t back[NUM_ELEMENTS];
-    char narrow[2 * NUM_ELEMENTS];
+    char narrow[NUM_ELEMENTS];
     float scales[NUM_GROUPS];
 };
 
 static const weft_rows_args forms[NUM_FORMS] = {
     {.quantisation = {WEFT_FP8_E4M3, WEFT_SCALE_FP32, GROUP}},
-    {.quantisation = {WEFT_INT8, WEFT_SCALE_UE8M0, GROUP}},
-    {.quantisation = {.dtype = WEFT_LOG_10BIT}}};
+    {.quantisation = {WEFT_INT8, WEFT_SCALE_UE8M0, GROUP}}};
 
 static weft_rows_args args_of(int form, const void *src, void *dst, struct area *area)
 {
@@ -29,7 +28,7 @@ static weft_rows_args args_of(int form, const void *src, void *dst, struct area 
     args.size = sizeof args;
     args.src = src;
     args.dst = dst;
-    args.scales = args.quantisation.dtype == WEFT_LOG_10BIT ? NULL : area->scales;
+    args.scales = area->scales;
     args.num_rows = NUM_ROWS;
     args.hidden = HIDDEN;
     args.dtype = WEFT_BF16;
@@ -46,17 +45,6 @@ static void expect(int form, const struct area *area, struct area *expected)
                                           (enum wp_scale_kind)args->quantisation.scale, GROUP, 0};
     const struct wp_quantisation back = {args->quantisation.dtype, WEFT_BF16,
                                          (enum wp_scale_kind)args->quantisation.scale, GROUP, 0};
-    const uint64_t row_bytes = wp_log_row_bytes(HIDDEN);
-    for (int row = 0; row < NUM_ROWS && args->quantisation.dtype == WEFT_LOG_10BIT; row++) {
-        const void *src = area->src + (size_t)row * HIDDEN;
-        char *made = expected->narrow + (uint64_t)row * row_bytes;
-        const void *narrow = made;
-        cpu->log_encode(made, &src, NULL, 1, WEFT_BF16, HIDDEN);
-        const struct wp_mixed_sum sum = {0, WEFT_BF16, WEFT_LOG_10BIT, WEFT_BF16, WP_READ_LATER};
-        cpu->log_sum(expected->back + (size_t)row * HIDDEN, &narrow, NULL, 1, sum, HIDDEN);
-    }
-    if (args->quantisation.dtype == WEFT_LOG_10BIT)
-        return;
     const void *narrow = expected->narrow, *scales = expected->scales;
     const struct wp_quantised_rows to = {&narrow, &scales, 0, 1};
     cpu->quantise(to, area->src, there, NUM_ELEMENTS);
@@ -85,30 +73,26 @@ static int run_form(weft_comm *comm, weft_stream *stream, struct area *area, int
            memcmp(area->back, expected.back, sizeof area->back) != 0;
 }
 
-static int run_rank(int32_t number, void *argument)
+static int run_forms(weft_comm *comm, weft_stream *stream, void *area)
 {
-    weft_comm *comm;
-    weft_stream *stream;
-    void *area;
     int failed = 0;
-    if (sim_job_open(argument, number, &comm) != WEFT_OK ||
-        weft_heap_alloc(comm, sizeof(struct area), &area) != WEFT_OK ||
-        weft_stream_create(comm, &stream) != WEFT_OK)
-        return 1;
     for (int form = 0; form < NUM_FORMS; form++)
         failed |= run_form(comm, stream, area, form);
-    failed |= weft_stream_destroy(stream) != WEFT_OK;
-    failed |= weft_heap_free(comm, area) != WEFT_OK;
-    return failed | (weft_comm_destroy(comm) != WEFT_OK);
+    return failed;
 }
 
-TEST(rows_are_those_of_the_cpu_machine)
+static int run_rank(int32_t number, void *job)
 {
-    static struct weft__sim_result result; /* large */
-    for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-        struct sim_job job = {
-            .num_nodes = 1, .ranks_per_node = 1, .weakened_site = WEFT__SIM_NO_SITE};
-        sim_job_run(&job, run_rank, &job, seed, &result);
-        sim_expect_sound(&result, seed);
-    }
+    return sim_job_use_block(job, number, sizeof(struct area), run_forms);
 }
+
+static void run_schedule(const void *none, uint64_t seed, int32_t weakened_site,
+                         struct weft__sim_result *result)
+{
+    struct sim_job job = {.num_nodes = 1, .ranks_per_node = 1, .weakened_site = weakened_site};
+    (void)none;
+    sim_job_run(&job, run_rank, &job, seed, result);
+}
+
+TEST_CALL(rows_are_those_of_the_cpu_machine,
+          schedules_expect_sound(&(struct schedules){run_schedule, NULL, NUM_SEEDS}))

@@ -47,7 +47,6 @@ def row_bytes:  # one row of combine's sums, or of dispatch's tokens
   (if .op | endswith("combine") then .wire else .dtype end) as $dtype
   | if (.op | endswith("dispatch")) and .format != "dtype" then
       .hidden + .hidden / 128 * (if .format == "ue8m0" then 1 else 4 end)
-    elif $dtype == "log10" then .hidden / 128 * 164
     else .hidden * (if $dtype | startswith("bytes:") then 1 elif $dtype == "fp32" then 4 else 2 end) end;
 
 # Between nodes each row that is forwarded has crossed once; low latency has other headers. The operations of a layer send what

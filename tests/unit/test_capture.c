@@ -26,14 +26,14 @@ static int open_recorder(struct recorder *self, struct ranks_context *context)
         {sizeof *choices, WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT_PULL},
         {sizeof *choices, WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH}};
     *self = (struct recorder){.context = context};
-    CHECK_OK(ranks_comm_create(context, NULL, &self->comm));
+    self->comm = ranks_comm(context, NULL);
     use_recording_machine(self->comm);
     CHECK_OK(weft_coll_create(self->comm,
                               WEFT_ARGS(weft_coll_config, .staging_bytes = STAGING_BYTES,
                                         .choices = choices,
                                         .num_choices = sizeof choices / sizeof choices[0]),
                               &self->coll));
-    CHECK_OK(weft_stream_create(self->comm, &self->stream));
+    self->stream = ranks_stream(context);
     self->stream->machine = &machine;
     self->in = calloc(COUNT, sizeof *self->in);
     self->out = calloc(COUNT, sizeof *self->out);
@@ -45,9 +45,6 @@ static int open_recorder(struct recorder *self, struct ranks_context *context)
 static int close_recorder(struct recorder *self)
 {
     forget(&self->graph);
-    CHECK_OK(weft_stream_destroy(self->stream));
-    CHECK_OK(weft_coll_destroy(self->coll));
-    CHECK_OK(weft_comm_destroy(self->comm));
     free(self->in);
     free(self->out);
     free(self->gathered);

@@ -17,10 +17,9 @@ static struct weft__grid choose_by_rank(const weft_comm *comm, const struct weft
 
 TEST_ON_RANKS(the_fewest_blocks_are_those_of_all, RANKS_THREADS, NUM_RANKS)
 {
-    weft_comm *comm;
     weft_coll *coll;
-    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS,
-                              WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU), &comm));
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU));
     const struct weft__comm_hooks *hooks = comm->hooks;
     struct weft__machine machine = *weft__machine_of(comm);
     machine.choose_grid = choose_by_rank;
@@ -33,6 +32,5 @@ TEST_ON_RANKS(the_fewest_blocks_are_those_of_all, RANKS_THREADS, NUM_RANKS)
         CHECK(blocks[kind] == fewest[kind], "kind %d has %d blocks", kind, blocks[kind]);
     CHECK_OK(weft_coll_destroy(coll));
     comm->hooks = hooks;
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

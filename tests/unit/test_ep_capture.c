@@ -29,11 +29,9 @@ struct layer {
 
 static int open_layer(struct layer *layer, struct ranks_context *context)
 {
-    weft_comm_config comm = WEFT_INIT(weft_comm_config);
     weft_ep_config ep = WEFT_INIT(weft_ep_config);
     weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
     void *memory;
-    comm.num_nodes = NUM_NODES;
     ep.num_experts = NUM_RANKS;
     ep.num_blocks = NUM_BLOCKS;
     ep.num_warps = 1;
@@ -41,9 +39,9 @@ static int open_layer(struct layer *layer, struct ranks_context *context)
     handle.num_topk = NUM_TOPK;
     memset(layer, 0, sizeof *layer);
     layer->context = context;
-    CHECK_OK(ranks_comm_create(context, &comm, &layer->comm));
+    layer->comm = ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES));
     use_recording_machine(layer->comm);
-    CHECK_OK(weft_stream_create(layer->comm, &layer->stream));
+    layer->stream = ranks_stream(context);
     layer->stream->machine = &machine;
     CHECK_OK(weft_ep_create(layer->comm, &ep, &layer->ep));
     CHECK_OK(weft_ep_handle_create(layer->ep, &handle, &layer->handle));
@@ -55,8 +53,6 @@ static int open_layer(struct layer *layer, struct ranks_context *context)
 static int close_layer(struct layer *layer)
 {
     forget(&layer->graph);
-    CHECK_OK(weft_comm_destroy(layer->comm));
-    CHECK_OK(weft_stream_destroy(layer->stream));
     return 0;
 }
 

@@ -110,12 +110,10 @@ const struct weft__row_functions *__wrap_weft__cpu_rows_of(enum weft__row_varian
 TEST_ON_RANKS(bits_do_not_depend_on_the_instruction_set, RANKS_THREADS, 1)
 {
     struct gate_case drawn;
-    weft_comm *comm;
-    weft_stream *stream;
     uint64_t digest = 0;
     char *block = tests_alloc(GATE_BLOCK_BYTES);
-    CHECK_OK(ranks_comm_create(context, NULL, &comm));
-    CHECK_OK(weft_stream_create(comm, &stream));
+    weft_comm *const comm = ranks_comm(context, NULL);
+    weft_stream *const stream = ranks_stream(context);
     for (int32_t number = 0; number < GATE_NUM_CASES; number++) {
         gate_case_draw(number, INT32_MAX, &drawn, block);
         const struct gate_calls calls = gate_case_calls(&drawn, block);
@@ -126,7 +124,5 @@ TEST_ON_RANKS(bits_do_not_depend_on_the_instruction_set, RANKS_THREADS, 1)
     }
     CHECK(digest == GATE_DIGEST, "the digest is %#llx", (unsigned long long)digest);
     tests_free(block);
-    CHECK_OK(weft_stream_destroy(stream));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

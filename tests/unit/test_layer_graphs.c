@@ -103,13 +103,11 @@ static int run_layers(struct ranks_context *context, int32_t num_nodes)
                                     {EP_LAYOUT, EP_DISPATCH, EP_COMBINE, EP_DISPATCH_COUNTED,
                                      EP_DISPATCH_CAPACITY, EP_DISPATCH_COMBINE}};
     struct ep_layer_options rows = usual, planes = usual, low_latency = usual;
-    weft_comm *comm;
-    weft_stream *stream;
-    CHECK_OK(
-        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = num_nodes), &comm));
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = num_nodes));
     use_recording_machine(comm);
     machine.graphs = &graphs;
-    CHECK_OK(weft_stream_create(comm, &stream));
+    weft_stream *const stream = ranks_stream(context);
     stream->machine = &machine;
     rows.ops = all;
     rows.carried = EP_CARRY_ROWS;
@@ -123,8 +121,6 @@ static int run_layers(struct ranks_context *context, int32_t num_nodes)
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (run_layer(comm, stream, list[i]))
             return 1;
-    CHECK_OK(weft_stream_destroy(stream));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

@@ -15,7 +15,7 @@ struct choice {
 #define FP8          FP8_OF(FP32)
 #define MASKED       .on_missing = WEFT_LL_MASK
 #define WEIGHED_LATE .answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE
-#define LOGARITHMS   .answer_dtype = WEFT_LOG_10BIT
+#define WIDER        .answer_dtype = WEFT_FP32
 
 static struct weft__ll_carrier carrier_of(const struct choice *choice, weft_machine kind,
                                           weft_ll_layout layout)
@@ -82,8 +82,8 @@ TEST(of_any_layout)
         {2, 256, 8, 64, WEFT_LL_TOLD_PACKETS, {MASKED, FP8}},
         {2, 256, 8, 64, WEFT_LL_TOLD_PACKETS, {MASKED}},
         {2, 256, 8, 65, WEFT_LL_SIGNALS, {MASKED}},
-        {4, 256, 8, 8, WEFT_LL_SIGNALS, {MASKED, LOGARITHMS}},
-        {4, 256, 8, 8, WEFT_LL_SIGNALS, {LOGARITHMS}}};
+        {4, 256, 8, 8, WEFT_LL_SIGNALS, {MASKED, WIDER}},
+        {4, 256, 8, 8, WEFT_LL_SIGNALS, {WIDER}}};
     check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_RANK);
     check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_EXPERT);
 }
@@ -106,7 +106,7 @@ TEST(of_many_experts)
         {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {FP8_OF(FP32_POWER_OF_TWO)}},
         /* These two have no program of their own. */
         {4, 256, 8, 128, WEFT_LL_SIGNALS, {FP8_OF(FP32_POWER_OF_TWO), MASKED}},
-        {4, 256, 8, 128, WEFT_LL_SIGNALS, {WEIGHED_LATE, LOGARITHMS}},
+        {4, 256, 8, 128, WEFT_LL_SIGNALS, {WEIGHED_LATE, WIDER}},
         {4, 256, 8, 8, WEFT_LL_PACKETS, {FP8_OF(FP32_POWER_OF_TWO)}},
         {4, 256, 8, 8, WEFT_LL_SIGNALS, {FP8_OF(UE8M0)}},
         {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer = WEFT_LL_ANSWER_ROWS}}};

@@ -20,7 +20,6 @@ TEST(dtypes_and_reduce_ops)
     NAMED(DTYPE, WEFT_UINT8);
     NAMED(DTYPE, WEFT_FP8_E4M3);
     NAMED(DTYPE, WEFT_INT8);
-    NAMED(DTYPE, WEFT_LOG_10BIT);
     assert_string_equal(weft__constant_name(WEFT__ENUM_DTYPE, 63), "?");
     NAMED(REDUCE_OP, WEFT_SUM);
     NAMED(REDUCE_OP, WEFT_PROD);

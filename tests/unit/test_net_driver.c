@@ -158,11 +158,9 @@ static int await_all(struct ranks_context *context, struct area *area)
 
 static int run_rank(struct ranks_context *context)
 {
-    weft_comm *comm;
     void *memory;
-    CHECK_OK(weft_comm_create(
-        &context->id, context->rank, NUM_RANKS,
-        WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU, .num_nodes = NUM_RANKS), &comm));
+    weft_comm *const comm = ranks_comm(
+        context, WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU, .num_nodes = NUM_RANKS));
     CHECK_OK(weft_heap_alloc(comm, sizeof(struct area), &memory));
     struct area *area = memory;
     area->num_arrived = 0;
@@ -180,7 +178,6 @@ static int run_rank(struct ranks_context *context)
         return 1;
     CHECK_OK(weft_comm_host_barrier(comm));
     CHECK_OK(weft_heap_free(comm, memory));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

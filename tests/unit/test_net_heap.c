@@ -94,18 +94,10 @@ static int open_scene(struct ranks_context *context, struct scene *scene)
     void *rest;
     registering = WORKS;
     *scene = (struct scene){.context = context};
-    CHECK_OK(ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES),
-                               &scene->comm));
-    CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
+    scene->comm = ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES));
+    scene->stream = ranks_stream(context);
     scene->has_writes = strcmp(scene->comm->network->engine, "ucx") == 0;
     CHECK_OK(weft_heap_alloc(scene->comm, committed_bytes(scene) - SPARE_BYTES, &rest));
-    return 0;
-}
-
-static int close_scene(const struct scene *scene)
-{
-    CHECK_OK(weft_stream_destroy(scene->stream));
-    CHECK_OK(weft_comm_destroy(scene->comm));
     return 0;
 }
 
@@ -183,10 +175,8 @@ static int get_half(const struct scene *scene)
 TEST_ON_RANKS_OVER_ENGINES(what_has_grown_is_written, RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
-    if (open_scene(context, &scene) != 0 || alloc_halves(&scene) != 0 ||
-        check_all_written(&scene) != 0 || get_half(&scene) != 0)
-        return 1;
-    return close_scene(&scene);
+    return open_scene(context, &scene) || alloc_halves(&scene) || check_all_written(&scene) ||
+           get_half(&scene);
 }
 
 /* What is put meanwhile, from and to older memory, is none of its business. */
@@ -215,9 +205,7 @@ TEST_ON_RANKS_OVER_ENGINES(heaps_grow_while_others_put, RANKS_PROCESSES, NUM_RAN
     for (size_t byte = 0; byte < HALF_BYTES / PUT_BYTES * (size_t)PUT_BYTES; byte++)
         CHECK(scene.halves[1][byte] == value_at(partner_of(&scene), 1, byte), "byte %zu is wrong",
               byte);
-    if (alloc_halves(&scene) != 0 || check_all_written(&scene) != 0)
-        return 1;
-    return close_scene(&scene);
+    return alloc_halves(&scene) || check_all_written(&scene);
 }
 
 /* ---------------------------------------------------------------- failures */
@@ -249,7 +237,7 @@ TEST_ON_RANKS_OVER(what_a_rank_cannot_register_goes_in_messages, "ucx", RANKS_PR
     if (alloc_halves(&scene) != 0 || put_half(&scene, 1, &written) != 0)
         return 1;
     CHECK(written > HALF_BYTES / 2, "%llu bytes are written", (unsigned long long)written);
-    return close_scene(&scene);
+    return 0;
 }
 
 TEST_ON_RANKS_OVER(a_heap_may_grow_too_often, "ucx", RANKS_PROCESSES, NUM_RANKS)
@@ -263,9 +251,7 @@ TEST_ON_RANKS_OVER(a_heap_may_grow_too_often, "ucx", RANKS_PROCESSES, NUM_RANKS)
     CHECK(strstr(weft__last_error(), "more than 32 steps") != NULL, "%s", weft__last_error());
     CHECK(scene.comm->network->num_steps == WEFT__NET_MAX_STEPS, "%u steps",
           scene.comm->network->num_steps);
-    if (alloc_halves(&scene) != 0 || put_half(&scene, 0, &written) != 0)
-        return 1;
-    return close_scene(&scene);
+    return alloc_halves(&scene) || put_half(&scene, 0, &written);
 }
 
 /* ---------------------------------------------------------------- a NIC */
@@ -294,9 +280,7 @@ TEST_ON_RANKS_OVER(what_a_nic_cannot_register_is_no_memory, "tcp", RANKS_PROCESS
     CHECK_OK(weft_heap_alloc(scene.comm, SPARE_BYTES / 2, &memory)); /* is registered */
     CHECK_OK(weft_heap_free(scene.comm, memory));
     registering = WORKS;
-    if (alloc_halves(&scene) != 0 || check_all_written(&scene) != 0 || get_half(&scene) != 0)
-        return 1;
-    return close_scene(&scene);
+    return alloc_halves(&scene) || check_all_written(&scene) || get_half(&scene);
 }
 
 TEST_ON_RANKS_OVER(a_heap_with_a_nic_grows_as_often_as_it_likes, "tcp", RANKS_PROCESSES, NUM_RANKS)
@@ -307,7 +291,5 @@ TEST_ON_RANKS_OVER(a_heap_with_a_nic_grows_as_often_as_it_likes, "tcp", RANKS_PR
         return 1;
     for (int step = 0; step < num_steps; step++)
         CHECK_OK(weft_heap_grow(scene.comm, committed_bytes(&scene) + 1));
-    if (alloc_halves(&scene) != 0 || check_all_written(&scene) != 0 || get_half(&scene) != 0)
-        return 1;
-    return close_scene(&scene);
+    return alloc_halves(&scene) || check_all_written(&scene) || get_half(&scene);
 }

@@ -86,10 +86,9 @@ static int put_all(struct ranks_context *context, weft_comm *comm, const struct 
 
 TEST_ON_RANKS_OVER_ENGINES(areas_come_and_go, RANKS_PROCESSES, NUM_RANKS)
 {
-    weft_comm *comm;
     struct area areas[NUM_AREAS];
-    CHECK_OK(
-        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES), &comm));
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES));
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < NUM_AREAS; i++)
             if (alloc_area(comm, &areas[i]) != 0)
@@ -101,18 +100,16 @@ TEST_ON_RANKS_OVER_ENGINES(areas_come_and_go, RANKS_PROCESSES, NUM_RANKS)
             weft__host_machine.network_free(comm, areas[i].halves[0]);
         }
     }
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
 /* A rank that has freed fewer regions, or others, than the rest. */
 TEST_ON_RANKS_OVER(numbers_are_free_on_all_ranks, "tcp", RANKS_PROCESSES, NUM_RANKS)
 {
-    weft_comm *comm;
     unsigned char memory[3][64];
     uint64_t places[3];
-    CHECK_OK(
-        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES), &comm));
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES));
     for (int i = 0; i < 2; i++) {
         const struct weft__net_part part = {memory[i], sizeof memory[i], WEFT__NET_HOST_MEMORY};
         CHECK_OK(weft__net_add_region(comm, &part, &places[i]));
@@ -124,7 +121,6 @@ TEST_ON_RANKS_OVER(numbers_are_free_on_all_ranks, "tcp", RANKS_PROCESSES, NUM_RA
     const struct weft__net_part none = {NULL, sizeof memory[2], WEFT__NET_HOST_MEMORY};
     CHECK_ERROR(weft__net_add_region(comm, context->rank == 1 ? &none : &part, &places[2]),
                 WEFT_ERROR_UNSUPPORTED, "no such memory for the network");
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

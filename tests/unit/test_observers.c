@@ -55,11 +55,9 @@ static int first_waits_on_stream(const weft_job_rank *ranks)
 
 TEST_ON_RANKS(a_rank_that_waits_tells_for_whom, RANKS_THREADS, 3)
 {
-    weft_comm *comm;
-    weft_stream *stream;
     weft_job_rank ranks[MAX_SEEN];
-    CHECK_OK(weft_comm_create(&context->id, context->rank, 3, NULL, &comm));
-    CHECK_OK(weft_stream_create(comm, &stream));
+    weft_comm *const comm = ranks_comm(context, NULL);
+    weft_stream *const stream = ranks_stream(context);
     if (context->rank == 2 && look_until(context, ranks, 3, both_wait_in_barrier) != 0)
         return 1;
     CHECK_OK(weft_comm_host_barrier(comm));
@@ -79,8 +77,6 @@ TEST_ON_RANKS(a_rank_that_waits_tells_for_whom, RANKS_THREADS, 3)
         return 1;
     CHECK_OK(weft_comm_barrier(comm, stream));
     CHECK_OK(weft_stream_synchronize(stream));
-    CHECK_OK(weft_stream_destroy(stream));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -91,13 +87,11 @@ static int first_has_come(const weft_job_rank *ranks)
 
 TEST_ON_RANKS(absent_ranks_are_seen, RANKS_THREADS, 2)
 {
-    weft_comm *comm;
     weft_job_rank ranks[MAX_SEEN] = {0};
     if (context->rank == 1 && look_until(context, ranks, 2, first_has_come) != 0)
         return 1;
     CHECK(context->rank == 0 || ranks[1].presence == WEFT_PRESENCE_ABSENT, "rank 1 is not absent");
-    CHECK_OK(weft_comm_create(&context->id, context->rank, 2, NULL, &comm));
-    CHECK_OK(weft_comm_destroy(comm));
+    CHECK(ranks_comm(context, NULL) != NULL, "rank 1 does not come");
     return 0;
 }
 
@@ -108,9 +102,8 @@ static int first_has_failed(const weft_job_rank *ranks)
 
 TEST_ON_RANKS(a_failure_is_told, RANKS_THREADS, 2)
 {
-    weft_comm *comm;
     weft_job_rank ranks[MAX_SEEN];
-    CHECK_OK(weft_comm_create(&context->id, context->rank, 2, NULL, &comm));
+    weft_comm *const comm = ranks_comm(context, NULL);
     if (context->rank == 1) {
         CHECK_OK(weft_comm_abort(comm));
         if (look_until(context, ranks, 2, first_has_failed) != 0)
@@ -122,7 +115,6 @@ TEST_ON_RANKS(a_failure_is_told, RANKS_THREADS, 2)
         while (weft_rendezvous_num_ranks(&context->id) == 2)
             poll(NULL, 0, 1);
     }
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -145,11 +137,10 @@ TEST_ON_RANKS(a_wrong_secret_is_refused, RANKS_THREADS, 1)
 
 TEST_ON_RANKS(the_same_user_needs_no_secret, RANKS_THREADS, 2)
 {
-    weft_comm *comm;
     int32_t pids[MAX_SEEN], num_pids, num_ids, num_found = 0, num_ranks;
     weft_unique_id ids[MAX_SEEN];
     weft_job_rank one = WEFT_INIT(weft_job_rank);
-    CHECK_OK(weft_comm_create(&context->id, context->rank, 2, NULL, &comm));
+    weft_comm *const comm = ranks_comm(context, NULL);
     CHECK_OK(weft_job_list(pids, MAX_SEEN, &num_pids));
     for (int i = 0; i < num_pids && i < MAX_SEEN; i++)
         num_found += pids[i] == getpid();
@@ -163,7 +154,6 @@ TEST_ON_RANKS(the_same_user_needs_no_secret, RANKS_THREADS, 2)
     CHECK(num_ranks == 2 && one.rank == 0 && one.num_ranks == 2, "%d ranks", num_ranks);
     CHECK(weft_job_ids(1, ids, MAX_SEEN, &num_ids) == WEFT_ERROR_INVALID_ARGUMENT, "of process 1");
     CHECK_OK(weft_comm_host_barrier(comm));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

@@ -149,9 +149,8 @@ static int open_rank(struct rank **opened, struct ranks_context *context, uint32
     struct rank *rank = *opened = calloc(1, sizeof **opened);
     CHECK(rank != NULL, "no memory");
     rank->context = context;
-    CHECK_OK(ranks_comm_create(
-        context, WEFT_ARGS(weft_comm_config, .timeout_ms = timeout_ms, .machine = WEFT_MACHINE_CPU),
-        &rank->comm));
+    rank->comm = ranks_comm(context, WEFT_ARGS(weft_comm_config, .timeout_ms = timeout_ms,
+                                               .machine = WEFT_MACHINE_CPU));
     rank->num_half_slots = (uint64_t)NUM_WARPS * (uint64_t)context->num_ranks * SLOTS_PER_ROW;
     void *area;
     const size_t area_bytes = 4 * rank->num_half_slots * sizeof(uint64_t); /* slots and escapes */
@@ -167,8 +166,6 @@ static int open_rank(struct rank **opened, struct ranks_context *context, uint32
 static int close_rank(struct rank *rank)
 {
     weft__cpu_runner_destroy(rank->runner);
-    CHECK_OK(weft_heap_free(rank->comm, rank->slots));
-    CHECK_OK(weft_comm_destroy(rank->comm));
     free(rank);
     return 0;
 }

@@ -89,18 +89,13 @@ TEST_ON_RANKS(programs_find_places_by_arithmetic, RANKS_THREADS, 1)
 {
     struct weft__placement placement = {0};
     weft_ep_config config = WEFT_INIT(weft_ep_config);
-    weft_unique_id id;
-    weft_comm *comm;
+    weft_comm *const comm = ranks_comm(context, NULL);
     config.num_experts = NUM_EXPERTS;
-    CHECK_OK(weft_unique_id_create(&id));
-    CHECK_OK(weft_comm_create(&id, 0, 1, NULL, &comm));
     CHECK_OK(weft__placement_create(&placement, &config, 1));
     CHECK_OK(weft__placement_upload(&placement, comm));
     CHECK(placement.device.is_even && places_are_the_tables(&placement.device), "is_even is %d",
           placement.device.is_even);
     weft__placement_unload(&placement, comm);
     weft__placement_destroy(&placement);
-    CHECK_OK(weft_comm_destroy(comm));
-    (void)context;
     return 0;
 }

@@ -115,12 +115,10 @@ static enum wp_status await_after_a_failure(struct wp_warp *warp, const void *un
 
 /* ---------------------------------------------------------------- ranks */
 
-static int open_comm(struct ranks_context *context, weft_comm **comm)
+static weft_comm *open_comm(struct ranks_context *context)
 {
-    CHECK_OK(ranks_comm_create(
-        context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES, .heap_max_bytes = 64 << 20),
-        comm));
-    return 0;
+    return ranks_comm(
+        context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_NODES, .heap_max_bytes = 64 << 20));
 }
 
 static int alloc_area(struct ranks_context *context, weft_comm *comm, struct ring_args *args)
@@ -181,34 +179,32 @@ static int pass_rows_of(struct ranks_context *context, weft_comm *comm, uint64_t
 
 static int pass_rows_in_growing_heaps(struct ranks_context *context)
 {
-    weft_comm *comm;
     weft_heap_info heap = WEFT_INIT(weft_heap_info);
     void *gap;
-    if (open_comm(context, &comm) != 0 || pass_rows_of(context, comm, 1000) != 0)
+    weft_comm *const comm = open_comm(context);
+    if (pass_rows_of(context, comm, 1000) != 0)
         return 1;
     CHECK_OK(weft_heap_query(comm, &heap));
     CHECK_OK(weft_heap_alloc(comm, heap.committed_bytes, &gap));
     if (pass_rows_of(context, comm, 16) != 0 ||
         pass_rows_of(context, comm, (uint64_t)tests_grid_size(MAX_ROW_BYTES, 5000)) != 0)
         return 1;
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
 static int put_to_neighbour(struct ranks_context *context)
 {
-    weft_comm *comm;
     int32_t failed_rank;
     struct ring_args args = {
         .wrong = {.operation = WP_ACCESS_PUT_SIGNAL, .rank = 1, .add = context->rank == 0}};
-    if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
+    weft_comm *const comm = open_comm(context);
+    if (alloc_area(context, comm, &args) != 0)
         return 1;
     args.wrong.word = args.area_offset;
     CHECK_ERROR(launch(comm, put_wrongly, &args), WEFT_ERROR_INVALID_ARGUMENT,
                 "network of rank 0: rank 1 is no peer of the network");
     CHECK(weft_comm_status(comm, &failed_rank) != WEFT_OK && failed_rank == 0, "rank %d failed",
           failed_rank);
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -216,29 +212,28 @@ static int put_to_neighbour(struct ranks_context *context)
  * all before it says why; test_net_garbage has its words. */
 static int put_beyond_the_memory(struct ranks_context *context)
 {
-    weft_comm *comm;
     weft_heap_info heap = WEFT_INIT(weft_heap_info);
     struct ring_args args = {.wrong = {.operation = WP_ACCESS_PUT_SIGNAL,
                                        .rank = 3,
                                        .add = context->rank == 0,
                                        .num_bytes = 64}};
-    if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
+    weft_comm *const comm = open_comm(context);
+    if (alloc_area(context, comm, &args) != 0)
         return 1;
     CHECK_OK(weft_heap_query(comm, &heap));
     args.wrong.source = args.wrong.word = args.area_offset;
     args.wrong.target = heap.committed_bytes;
     CHECK_ERROR(launch(comm, put_wrongly, &args), WEFT_ERROR_RANK_FAILED, "network of rank ");
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
 TEST_ON_RANKS_OVER(a_wait_ends_with_the_failure_of_the_communicator, "tcp", RANKS_PROCESSES,
                    NUM_RANKS)
 {
-    weft_comm *comm;
     int32_t num_wrong = 0;
     struct ring_args args = {.num_wrong = &num_wrong};
-    if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
+    weft_comm *const comm = open_comm(context);
+    if (alloc_area(context, comm, &args) != 0)
         return 1;
     args.status = &comm->status;
     ranks_barrier(context);
@@ -246,7 +241,6 @@ TEST_ON_RANKS_OVER(a_wait_ends_with_the_failure_of_the_communicator, "tcp", RANK
                 "as the test wants");
     CHECK(num_wrong == 0, "%d of two waits end wrongly", num_wrong);
     ranks_barrier(context);
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

@@ -31,10 +31,9 @@ static void close_now(weft_comm *comm, const struct weft__block *block)
 TEST_ON_RANKS(who_has_unregistered_is_mapped_by_nobody, RANKS_THREADS, NUM_RANKS)
 {
     static char memory[NUM_RANKS][BYTES];
-    weft_comm *comm;
     int32_t is_direct;
-    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS,
-                              WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU), &comm));
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .machine = WEFT_MACHINE_CPU));
     const struct weft__comm_hooks *hooks = comm->hooks;
     struct weft__machine machine = *weft__machine_of(comm);
     machine.close_block = context->rank == LATE_ONE ? close_late : close_now;
@@ -45,6 +44,5 @@ TEST_ON_RANKS(who_has_unregistered_is_mapped_by_nobody, RANKS_THREADS, NUM_RANKS
     const int32_t num_now = atomic_load(&num_closed), num_all = NUM_RANKS * (NUM_RANKS - 1);
     CHECK(num_now == num_all, "%d of %d blocks are unmapped", num_now, num_all);
     comm->hooks = hooks;
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

@@ -8,7 +8,6 @@
 #include "machine/cuda/driver.h"
 #include "machine/cuda/launch_params.h"
 #include "row_sums.h"
-#include "unit/logarithmic_rows.h"
 #include "unit/mixed_rows.h"
 #include "unit/quantised_rows.h"
 #include "unit/reduced_rows.h"
@@ -17,23 +16,12 @@
 _Static_assert((int)ROW_SUMS_MAX_SRCS >= (int)MIXED_MAX_SRCS &&
                    (int)ROW_SUMS_MAX_SRCS >= (int)MAX_SRCS &&
                    (int)ROW_SUMS_MAX_DSTS >= (int)MAX_DSTS &&
-                   (int)ROW_SUMS_MAX_DSTS >= (int)QUANTISED_MAX_DSTS &&
-                   (int)ROW_SUMS_MAX_SRCS >= (int)LOG_MAX_ROWS,
+                   (int)ROW_SUMS_MAX_DSTS >= (int)QUANTISED_MAX_DSTS,
                "rows that are drawn fit the arguments");
 
 extern const unsigned long long weft__fatbin_row_sums[];
 
-enum program {
-    SUM,
-    REDUCTION,
-    COPYING,
-    WEIGHTED_SUM,
-    QUANTISING,
-    DEQUANTISING,
-    LOG_ENCODING,
-    LOG_SUMMING,
-    NUM_PROGRAMS
-};
+enum program { SUM, REDUCTION, COPYING, WEIGHTED_SUM, QUANTISING, DEQUANTISING, NUM_PROGRAMS };
 
 struct gpu {
     CUfunction functions[NUM_PROGRAMS];
@@ -45,7 +33,6 @@ static struct weighted_rows weighted;
 static struct mixed_rows *const rows = &weighted.rows;
 static struct rows reduced;
 static struct quantised_rows quantised;
-static struct logarithmic_rows logarithmic;
 
 static void check_call(CUresult result, const char *call, int line)
 {
@@ -64,10 +51,9 @@ static int open_gpu(void **state)
     CUcontext context;
     CUlibrary library;
     CUkernel kernel;
-    static const char *const names[] = {
-        "weft__cuda_row_sums",         "weft__cuda_row_reduction",  "weft__cuda_row_copying",
-        "weft__cuda_row_weighted",     "weft__cuda_row_quantising", "weft__cuda_row_dequantising",
-        "weft__cuda_row_log_encoding", "weft__cuda_row_log_summing"};
+    static const char *const names[] = {"weft__cuda_row_sums",       "weft__cuda_row_reduction",
+                                        "weft__cuda_row_copying",    "weft__cuda_row_weighted",
+                                        "weft__cuda_row_quantising", "weft__cuda_row_dequantising"};
     assert_non_null(weft__cuda_load());
     CHECK_CALL(weft__cu.device_get(&device, 0));
     CHECK_CALL(weft__cu.device_primary_ctx_retain(&context, device));
@@ -78,8 +64,8 @@ static int open_gpu(void **state)
         CHECK_CALL(weft__cu.library_get_kernel(&kernel, library, names[i]));
         CHECK_CALL(weft__cu.kernel_get_function(&gpu.functions[i], kernel));
     }
-    CHECK_CALL(weft__cu.mem_alloc(&gpu.memory, sizeof weighted + sizeof reduced + sizeof quantised +
-                                                   sizeof logarithmic));
+    CHECK_CALL(
+        weft__cu.mem_alloc(&gpu.memory, sizeof weighted + sizeof reduced + sizeof quantised));
     return 0;
 }
 
@@ -244,44 +230,6 @@ TEST(dequantised_rows_have_the_reference_bits)
         draw_dequantised_rows(&quantised, i % NUM_QUANTISATIONS, &random);
         quantise_on_gpu(DEQUANTISING, reversed(quantised.how));
         check_quantised_rows(&quantised);
-    }
-}
-
-/* ---------------------------------------------------------------- logarithms */
-
-static void run_logarithmic(enum program program)
-{
-    struct wp_row_log_args args = {.num_rows = logarithmic.num_rows,
-                                   .dst = on_gpu(&logarithmic, logarithmic.dst),
-                                   .weights = on_gpu(&logarithmic, logarithmic.weights),
-                                   .dtype = logarithmic.dtype,
-                                   .num_first = logarithmic.num_first,
-                                   .first_dtype = logarithmic.first_dtype,
-                                   .num_elements = logarithmic.num_elements};
-    for (int32_t i = 0; i < logarithmic.num_rows; i++)
-        args.rows[i] = on_gpu(&logarithmic, logarithmic.rows[i]);
-    copy_to_gpu(&logarithmic, sizeof logarithmic);
-    launch(program, &args);
-    copy_to_host(&logarithmic, logarithmic.memory, sizeof logarithmic.memory);
-}
-
-TEST(encoded_rows_are_those_of_the_oracle)
-{
-    uint64_t random = 1;
-    for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
-        draw_encoded_rows(&logarithmic, i, &random);
-        run_logarithmic(LOG_ENCODING);
-        check_log_rows(&logarithmic);
-    }
-}
-
-TEST(sums_of_encoded_rows_are_those_of_the_oracle)
-{
-    uint64_t random = 1;
-    for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
-        draw_log_sum(&logarithmic, i, i % 3, &random);
-        run_logarithmic(LOG_SUMMING);
-        check_log_rows(&logarithmic);
     }
 }
 

@@ -83,34 +83,3 @@ WP_PROGRAM(row_dequantising, warp, args)
                       args->num_elements);
     return WP_STATUS_OK;
 }
-
-WP_FN const void **put_rows(struct wp_warp *warp, const struct wp_row_log_args *args)
-{
-    const void **rows = wp_warp_pointers(warp);
-    for (int32_t i = wp_lane_idx(warp); i < args->num_rows; i += WP_WARP_SIZE)
-        rows[i] = args->rows[i];
-    wp_warp_sync(warp);
-    return rows;
-}
-
-#define wp_row_log_encoding_args wp_row_log_args
-WP_PROGRAM(row_log_encoding, warp, args)
-{
-    wp_row_log_encode(warp, args->dst, put_rows(warp, args), args->weights, args->num_rows,
-                      args->dtype, args->num_elements);
-    return WP_STATUS_OK;
-}
-
-#define wp_row_log_summing_args wp_row_log_args
-WP_PROGRAM(row_log_summing, warp, args)
-{
-    const struct wp_mixed_sum sum = {args->num_first, args->first_dtype, WEFT_LOG_10BIT,
-                                     args->dtype, WP_READ_LATER};
-    const void **rows = put_rows(warp, args);
-    if (args->num_first > 0)
-        wp_row_log_sum_mixed(warp, args->dst, rows, args->num_rows, sum, args->num_elements);
-    else
-        wp_row_log_sum(warp, args->dst, rows, args->weights, args->num_rows, args->dtype,
-                       args->num_elements);
-    return WP_STATUS_OK;
-}

@@ -36,18 +36,6 @@ struct wp_row_quantising_args {
     int64_t num_elements;
 };
 
-/* Of encoding, whose dst is of logarithms, and of sums, whose rows are. */
-struct wp_row_log_args {
-    const void *rows[ROW_SUMS_MAX_SRCS];
-    int32_t num_rows;
-    void *dst;
-    const float *weights;
-    weft_dtype dtype;
-    int32_t num_first; /* rows of a sum that are wide ones, of first_dtype */
-    weft_dtype first_dtype;
-    int64_t num_elements;
-};
-
 /* Also of copies, which have one source and count bytes. */
 struct wp_row_reduction_args {
     const void *dsts[ROW_SUMS_MAX_DSTS];

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The rounds of combine: rows of several dtypes, and biases, all of them integers. Those of BF16
  * are rounded so coarsely that it shows whether each node's sum, or each row on one node, was
- * rounded on its way, as the wire's dtype says. Logarithms are exact of one magnitude, if it has no
- * more than 8 bits, so that is what answers have then. */
+ * rounded on its way, as the wire's dtype says. */
 #include "ep_rounds.h"
 #include "shape_oracle.h"
 #include "workload/elements.h"
 
 enum { EXPERT_FACTOR = 3 }; /* what an answer tells of its rank, beside the token's own element */
-enum { MAGNITUDES = 31 };   /* of logarithms: the sums of a node's ranks, of 8, are below 256 */
+enum { MAX_HIDDEN = SCENARIO_ROW_BYTES / 2 };
 
 /* The values of a round, and a repetition in it. */
 struct combined {
@@ -26,7 +25,7 @@ static float rounded(const struct shape *shape, float value)
 
 static int32_t hidden_of(const struct shape *shape)
 {
-    return shape->combine_row_bytes / (int32_t)dtype_bytes(shape->combine_dtype);
+    return SCENARIO_ROW_BYTES / (int32_t)dtype_bytes(shape->combine_dtype);
 }
 
 /* A rank's answer to a value of a token. */
@@ -38,13 +37,8 @@ static float answer(float value, int32_t rank)
 static float answer_element(const struct combined *combined, struct ep_token token, int32_t i,
                             int32_t rank)
 {
-    const int is_log = combined->oracle.shape->combine_wire == WEFT_LOG_10BIT;
-    const float element =
-        shape_element(combined->round, combined->repeat, token.source, token.idx, is_log ? 0 : i);
-    if (!is_log)
-        return answer(element, rank);
-    const float magnitude = answer((float)((int32_t)element % MAGNITUDES), rank);
-    return i % 2 == 0 ? magnitude : -magnitude;
+    return answer(shape_element(combined->round, combined->repeat, token.source, token.idx, i),
+                  rank);
 }
 
 static float bias_element(const struct shape *shape, int32_t which, int32_t token, int32_t i)
@@ -60,8 +54,7 @@ static void fill_biases(struct party *party, int32_t round)
     const int32_t hidden = hidden_of(shape);
     const int32_t num_tokens = shape->num_tokens[round][party->rank];
     for (int32_t which = 0; which < shape->num_biases; which++) {
-        weft__sim_host_writes(party->bias[which],
-                              (size_t)num_tokens * (size_t)shape->combine_row_bytes);
+        weft__sim_host_writes(party->bias[which], (size_t)num_tokens * SCENARIO_ROW_BYTES);
         for (int32_t i = 0; i < num_tokens * hidden; i++)
             element_store(shape->combine_dtype, party->bias[which], i,
                           bias_element(shape, which, i / hidden, i % hidden));
@@ -100,7 +93,7 @@ static weft_result enqueue_combine(struct party *party, int32_t round, int32_t r
 {
     const size_t num_tokens = (size_t)party->shape->num_tokens[round][party->rank];
     fill_answers(party, round, repeat);
-    party_clear(party->out[repeat], num_tokens * (size_t)party->shape->combine_row_bytes);
+    party_clear(party->out[repeat], num_tokens * SCENARIO_ROW_BYTES);
     weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
     args.dtype = party->shape->combine_dtype;
     args.hidden = hidden_of(party->shape);
@@ -141,7 +134,7 @@ static void check_sum(struct party *party, struct combined *combined, struct ep_
     const int32_t hidden = hidden_of(shape);
     const struct ep_answers answers = {hidden, shape->combine_dtype, shape->combine_wire,
                                        read_answer, combined};
-    float sum[SHAPE_LOG_HIDDEN] = {0}, scratch[2 * SHAPE_LOG_HIDDEN];
+    float sum[MAX_HIDDEN] = {0}, scratch[2 * MAX_HIDDEN];
     for (int32_t i = 0; i < hidden; i++)
         for (int32_t which = 0; which < shape->num_biases; which++)
             sum[i] += bias_element(shape, which, token.idx, i);
@@ -170,7 +163,7 @@ static void check_out(struct party *party, int32_t round, int32_t repeat)
     const size_t num_choices = (size_t)num_tokens * (size_t)shape->num_topk;
     struct combined combined = {round, repeat, {0}};
     shape_oracle_open(&combined.oracle, shape, round);
-    weft__sim_host_reads(party->out[repeat], (size_t)num_tokens * (size_t)shape->combine_row_bytes);
+    weft__sim_host_reads(party->out[repeat], (size_t)num_tokens * SCENARIO_ROW_BYTES);
     weft__sim_host_reads(party->out_weights[repeat], num_choices * sizeof(float));
     for (int32_t i = 0; i < num_tokens; i++) {
         check_sum(party, &combined, (struct ep_token){party->rank, i});

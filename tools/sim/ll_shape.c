@@ -42,19 +42,6 @@ static void draw_leaver(struct shape *shape)
         }
 }
 
-/* Answers in slots have the type of rows. */
-static void draw_answers(struct shape *shape)
-{
-    struct ll_terms *terms = &shape->ll_terms;
-    if (terms->fills_slots || !shape_has_logarithms(shape))
-        return;
-    terms->answer_dtype = WEFT_LOG_10BIT;
-    terms->hidden = SHAPE_LOG_HIDDEN;
-    while (terms->quantisation.dtype != WEFT_DTYPE_NONE &&
-           terms->hidden % terms->quantisation.group_elements != 0)
-        terms->quantisation.group_elements--;
-}
-
 enum { USUAL_GROUP = 128 };
 
 /* Else a step takes longer than its deadline. */
@@ -194,8 +181,6 @@ void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fa
     ll_draw_terms(&shape->ll_terms, rng, max_hidden);
     if (shape->op == SCENARIO_LL_PACKETS)
         fit_packets(shape, rng);
-    else
-        draw_answers(shape);
     if (shape->op == SCENARIO_LL)
         draw_usual_rows(shape);
     for (int32_t round = 0; round < shape->num_rounds; round++)

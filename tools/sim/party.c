@@ -79,7 +79,7 @@ static void list_rows(const struct party *party, struct rows *rows,
 {
     const size_t capacity = (size_t)party->shape->capacity;
     const size_t choices_bytes = capacity * (size_t)party->shape->num_topk * sizeof(int32_t);
-    arrays[0] = (struct party_array){&rows->x, capacity * (size_t)party->shape->combine_row_bytes};
+    arrays[0] = (struct party_array){&rows->x, capacity * SCENARIO_ROW_BYTES};
     arrays[1] = (struct party_array){&rows->topk_idx, choices_bytes};
     arrays[2] = (struct party_array){&rows->weights, choices_bytes};
     arrays[3] = (struct party_array){&rows->src_token, capacity * sizeof(int32_t)};
@@ -107,7 +107,7 @@ static weft_result alloc_local(struct party *party)
     const struct shape *shape = party->shape;
     const size_t num_tokens = (size_t)shape->max_tokens, num_ranks = (size_t)shape->num_ranks;
     const size_t choices_bytes = num_tokens * (size_t)shape->num_topk * sizeof(int32_t);
-    const size_t out_bytes = num_tokens * (size_t)shape->combine_row_bytes;
+    const size_t out_bytes = num_tokens * SCENARIO_ROW_BYTES;
     const struct party_array arrays[] = {
         {&party->topk_idx, choices_bytes},
         {&party->weights, choices_bytes},

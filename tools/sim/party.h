@@ -110,7 +110,7 @@ struct party {
     int32_t *topk_idx; /* [max_tokens][num_topk], as the rest local to the rank */
     float *weights;
     float *x[PARTY_MAX_REPEATS];  /* [max_tokens][SCENARIO_ROW_ELEMENTS] */
-    void *bias[2];                /* [max_tokens][combine_row_bytes] */
+    void *bias[2];                /* [max_tokens][SCENARIO_ROW_BYTES] */
     void *out[PARTY_MAX_REPEATS]; /* the same */
     float *out_weights[PARTY_MAX_REPEATS];
     uint8_t *tokens_to_ranks; /* [max_tokens][num_ranks] */

@@ -166,7 +166,7 @@ void party_clear_rows(const struct party *party, const struct rows *rows)
 {
     const size_t capacity = (size_t)party->shape->capacity;
     const size_t choices_bytes = capacity * (size_t)party->shape->num_topk * sizeof(int32_t);
-    party_clear(rows->x, capacity * (size_t)party->shape->combine_row_bytes);
+    party_clear(rows->x, capacity * SCENARIO_ROW_BYTES);
     party_clear(rows->topk_idx, choices_bytes);
     party_clear(rows->weights, choices_bytes);
     party_clear(rows->src_token, capacity * sizeof(int32_t));

@@ -42,7 +42,7 @@ int32_t shape_first_expert(const struct shape *shape, int32_t rank)
 /* The bytes of a row with all that may go with it. */
 static uint64_t staged_row_bytes(const struct shape *shape)
 {
-    return (uint64_t)shape->combine_row_bytes + (uint64_t)shape->num_topk * 12 + 4;
+    return SCENARIO_ROW_BYTES + (uint64_t)shape->num_topk * 12 + 4;
 }
 
 /* Room for some tokens of each rank, or for all rows, which between nodes must be. Enough of both
@@ -197,23 +197,10 @@ static int32_t round_up(int32_t bytes)
     return (bytes + 15) / 16 * 16;
 }
 
-enum { LOG_WIRE_BYTES = 164 };
-
-int shape_has_logarithms(const struct shape *shape)
-{
-    struct rng own = {rng_key(shape->seed, OWN_KEYS + 2)};
-    return shape->num_ranks <= MAX_RANKS_OF_SMALL && draw(&own, 0, 5) == 0;
-}
-
 static void draw_wire(struct shape *shape, struct rng *rng)
 {
     static const weft_dtype wires[] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16};
     shape->combine_wire = wires[draw(rng, 0, 2)];
-    shape->combine_row_bytes = SCENARIO_ROW_BYTES;
-    if (shape->op != SCENARIO_COMBINE || !shape_has_logarithms(shape))
-        return;
-    shape->combine_wire = WEFT_LOG_10BIT;
-    shape->combine_row_bytes = SHAPE_LOG_HIDDEN * (shape->combine_dtype == WEFT_FP32 ? 4 : 2);
 }
 
 /* The bytes of a row by docs/network.md, in dispatch or in combine. */
@@ -226,10 +213,8 @@ static int32_t wire_row_bytes(const struct shape *shape)
     const int32_t token_bytes =
         round_up(8 + 8 * max_rows + 8 * shape->num_topk) + SCENARIO_ROW_BYTES + scales_bytes;
     const int is_widened = shape->combine_dtype == WEFT_BF16 && shape->combine_wire == WEFT_FP32;
-    const int32_t row_bytes = shape->combine_wire == WEFT_LOG_10BIT
-                                  ? round_up(LOG_WIRE_BYTES)
-                                  : SCENARIO_ROW_BYTES * (is_widened ? 2 : 1);
-    const int32_t sum_bytes = round_up(4 * shape->num_topk) + row_bytes;
+    const int32_t sum_bytes =
+        round_up(4 * shape->num_topk) + SCENARIO_ROW_BYTES * (is_widened ? 2 : 1);
     return token_bytes > sum_bytes ? token_bytes : sum_bytes;
 }
 

@@ -8,9 +8,7 @@
 #include "weights_terms.h"
 
 enum { SHAPE_MAX_TOPK = 3, SHAPE_NO_CHOICE = -1, SHAPE_MAX_CALLS = 3 };
-/* Elements of a row that is combined: a group of logarithms; and one with more scales than a warp
- * takes at once. */
-enum { SHAPE_LOG_HIDDEN = 128, SHAPE_MAX_HIDDEN = 640 };
+enum { SHAPE_MAX_HIDDEN = 640 }; /* of a row with more scales than a warp takes at once */
 /* Tokens of a rank; most where one of two ranks has survived the other. */
 enum { SHAPE_MAX_LOCAL_EXPERTS = 8 };
 enum { SHAPE_MORE_EXPERTS = 4, SHAPE_MAX_EXPERTS = 2 * SCENARIO_MAX_RANKS + SHAPE_MORE_EXPERTS };
@@ -39,9 +37,8 @@ struct shape {
     int32_t num_channels;
     int32_t num_slots;
     uint64_t slot_bytes;
-    weft_dtype combine_wire; /* 0, FP32, BF16 or LOG_10BIT */
-    int32_t combine_row_bytes;
-    uint64_t staging_bytes; /* of a weft_ep: room for all rows */
+    weft_dtype combine_wire; /* 0, FP32 or BF16 */
+    uint64_t staging_bytes;  /* of a weft_ep: room for all rows */
     /* By repeat: whether the outputs of dispatch, and inputs of combine, are local to the rank. */
     int is_local[SHAPE_MAX_CALLS][SCENARIO_MAX_RANKS];
     int32_t num_handles; /* used in turn by the rounds */

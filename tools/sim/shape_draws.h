@@ -25,9 +25,6 @@ static inline int32_t draw_divisor(struct rng *rng, int32_t number)
     return divisor;
 }
 
-/* For a sixth of the small ones, by numbers of its own, so that the others stay as they were. */
-int shape_has_logarithms(const struct shape *shape);
-
 /* Terms, scripts and masks of low latency, once all else has been drawn. */
 void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fault);
 /* The rows that move_experts and copies carry. */

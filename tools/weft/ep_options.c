@@ -8,7 +8,6 @@
 #include "weft.h"
 #include "workload/elements.h"
 #include "workload/ep_oracle.h"
-#include "workload/logarithmic.h"
 #include "workload/options.h"
 
 enum { MAX_RANKS = 1024, MAX_TOKENS = 1 << 20, MAX_EXPERTS = 1 << 16, MAX_SKEW = 100 };
@@ -34,9 +33,8 @@ const char *const ep_ll_carrier_names[] = {"auto", "signals", "packets", "told",
 const char *const ep_ll_answer_names[] = {"sums", "rows", "slots", "late-sums",
                                           NULL}; /* by weft_ll_answer */
 const char *const ep_mode_names[] = {"normal", "low-latency", NULL};
-const char *const ep_ll_layout_names[] = {"rank", "expert", NULL}; /* by weft_ll_layout */
-static const char *const wires[] = {"dtype", "fp32",  "bf16",
-                                    "fp16",  "log10", NULL}; /* of wire_dtypes */
+const char *const ep_ll_layout_names[] = {"rank", "expert", NULL};          /* by weft_ll_layout */
+static const char *const wires[] = {"dtype", "fp32", "bf16", "fp16", NULL}; /* of wire_dtypes */
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
 static void parse_planes(struct ep_options *options, const char *text, struct argp_state *state)
@@ -93,14 +91,6 @@ static void finish_row(struct ep_options *options, struct argp_state *state)
                    (unsigned long long)(INT32_MAX / element_bytes), options->dtype);
 }
 
-static void must_be_multiple(const struct ep_options *options, int32_t of, const char *option,
-                             const char *value, struct argp_state *state)
-{
-    if (options->layer.hidden % of != 0)
-        argp_error(state, "--%s %s: --hidden must be a multiple of %d, not %d", option, value, of,
-                   options->layer.hidden);
-}
-
 static void finish_row_format(struct ep_options *options, struct argp_state *state)
 {
     const char *format = ep_row_format_names[options->layer.row_format];
@@ -110,10 +100,10 @@ static void finish_row_format(struct ep_options *options, struct argp_state *sta
                        format, options->dtype);
         options->layer.row_format = EP_ROW_FORMAT_DTYPE;
     }
-    if (ep_wire_dtype(&options->layer) == WEFT_LOG_10BIT)
-        must_be_multiple(options, LOGARITHMIC_GROUP, "wire", "log10", state);
-    if (options->layer.row_format != EP_ROW_FORMAT_DTYPE)
-        must_be_multiple(options, EP_LL_GROUP_ELEMENTS, "format", format, state);
+    if (options->layer.row_format != EP_ROW_FORMAT_DTYPE &&
+        options->layer.hidden % EP_LL_GROUP_ELEMENTS != 0)
+        argp_error(state, "--format %s: --hidden must be a multiple of %d, not %d", format,
+                   EP_LL_GROUP_ELEMENTS, options->layer.hidden);
 }
 
 static void finish_trace(struct ep_options *options, struct argp_state *state)
@@ -198,8 +188,7 @@ static const struct option_row option_table[] = {
      .rules = {{"fp8,ue8m0,int8", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
     {OPTION_CHOICE, "wire", NULL,
      "Type to which combine rounds what it sends: a node's sum of rows to other nodes, or "
-     "with low latency the sums or rows to their owners; log10 is 10-bit logarithms, for "
-     "--hidden a multiple of 128",
+     "with low latency the sums or rows to their owners",
      "dtype", AT(layer.wire), .choices = wires},
     {OPTION_GROUP, .doc = "Low latency", .rules = {{.needs = "mode", .with = "low-latency"}}},
     {OPTION_CHOICE, "layout", NULL,

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "workload/convert.h"
-#include "workload/logarithmic.h"
 #include "workload/rng.h"
 
 const char *const dtype_names[NUM_DTYPES + 2] = {
@@ -168,18 +167,12 @@ void element_store(weft_dtype dtype, void *elements, int64_t i, float value)
 
 void elements_round(weft_dtype dtype, float *values, size_t count)
 {
-    enum { MOST = 4 * LOGARITHMIC_GROUP };
-    uint8_t row[MOST * sizeof(float)]; /* no format goes beyond so many elements */
+    enum { MOST = 512 };
+    uint8_t row[MOST * sizeof(float)];
     for (size_t first = 0; first < count; first += MOST) {
         const size_t num = count - first < MOST ? count - first : MOST;
-        if (dtype != WEFT_LOG_10BIT) {
-            elements_from_fp32(dtype, values + first, num, row);
-            elements_to_fp32(dtype, row, num, values + first);
-            continue;
-        }
-        logarithmic_make_row(WEFT_FP32, values + first, (int64_t)num, row);
-        for (size_t i = 0; i < num; i++)
-            values[first + i] = logarithmic_number(row, (int64_t)num, (int64_t)i);
+        elements_from_fp32(dtype, values + first, num, row);
+        elements_to_fp32(dtype, row, num, values + first);
     }
 }
 

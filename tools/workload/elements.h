@@ -50,7 +50,7 @@ void elements_from_fp32(weft_dtype dtype, const float *values, size_t count, voi
 float element_load(weft_dtype dtype, const void *elements, int64_t i);
 void element_store(weft_dtype dtype, void *elements, int64_t i, float value);
 
-/* Values as a type keeps them: one of those, or WEFT_LOG_10BIT, of whole groups. */
+/* Values as one of these types keeps them. */
 void elements_round(weft_dtype dtype, float *values, size_t count);
 
 /* Elements of BF16, FP16 or FP32 as an input of a premultiplied sum; `products` may be

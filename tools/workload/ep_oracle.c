@@ -206,8 +206,7 @@ static int32_t list_places(const struct ep_problem *problem, struct ep_token tok
     return num_places;
 }
 
-const weft_dtype wire_dtypes[NUM_WIRES] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16, WEFT_FP16,
-                                           WEFT_LOG_10BIT};
+const weft_dtype wire_dtypes[NUM_WIRES] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16, WEFT_FP16};
 
 static void add(const struct ep_answers *answers, const float *values, float *sum)
 {

@@ -111,7 +111,7 @@ void ep_oracle_expand(const struct ep_problem *problem, int32_t rank,
 /* ---------------------------------------------------------------- combine */
 
 /* The types that combine_wire may be. */
-enum { NUM_WIRES = 5 };
+enum { NUM_WIRES = 4 };
 extern const weft_dtype wire_dtypes[NUM_WIRES];
 
 struct ep_answers {

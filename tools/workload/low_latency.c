@@ -316,14 +316,12 @@ void ll_oracle_fill_answer(struct ll_oracle *oracle, const struct ll_row *row, v
                        hidden, elements);
 }
 
-/* As the answers' type keeps them. Logarithms are those of a row of dtype. */
+/* As the answers' type keeps them. */
 static void round_answer(const struct ll_oracle *oracle, float *values)
 {
     const weft_dtype dtype = oracle->config.answer_dtype;
-    if (dtype == WEFT_DTYPE_NONE || dtype == WEFT_LOG_10BIT)
-        elements_round(oracle->config.dtype, values, (size_t)oracle->config.hidden);
-    if (dtype != WEFT_DTYPE_NONE)
-        elements_round(dtype, values, (size_t)oracle->config.hidden);
+    elements_round(dtype == WEFT_DTYPE_NONE ? oracle->config.dtype : dtype, values,
+                   (size_t)oracle->config.hidden);
 }
 
 /* Sums the answers of a node's ranks, or of all where nodes have no sums of theirs. */

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import torch
 import weft
-from weft import Dtype, InvalidArgumentError, LlAnswer, LlPhases, ScaleKind
+from weft import InvalidArgumentError, LlAnswer, LlPhases, ScaleKind
 from weft.outputs import Outputs
 
 from .events import EventOverlap, no_modes
@@ -126,15 +126,12 @@ class LowLatencyFunctions:
         self._rooms = Rooms(self._comm, self._device(), self.enable_shrink,
                              self.num_rdma_bytes)
         may_sum, may_wait = self._allowed()
-        self._answers_for = {  # by whether no hook follows, and whether without use_logfmt
-            (no_hook, no_logfmt): Answers(
-                LlAnswer.SUMS_WEIGHED_LATE if (may_sum if no_hook else may_wait)
-                else LlAnswer.ROWS,
-                Dtype.NONE if no_logfmt else Dtype.LOG_10BIT)
-            for no_hook in (False, True) for no_logfmt in (False, True)}
+        self._answers_for = {  # by whether a hook follows
+            has_hook: Answers(LlAnswer.SUMS_WEIGHED_LATE if may else LlAnswer.ROWS)
+            for has_hook, may in ((False, may_sum), (True, may_wait))}
         # The answers of the last combine, and those of the last combine of each kind. A kind's key
         # is its fields without the answers.
-        self._usual_answers = self._answers_for[True, True]
+        self._usual_answers = self._answers_for[False]
         self._last_answers: dict[tuple[Any, ...], Answers] = {}
         self._limited_answers: dict[Answers, Answers] = {}
 
@@ -193,12 +190,13 @@ class LowLatencyFunctions:
                             return_recv_hook: bool = False, out: torch.Tensor | None = None,
                             combine_wait_recv_cost_stats: torch.Tensor | None = None, *,
                             overlap: bool = False, **of_overlap: Any) -> tuple[Any, ...]:
-        """Arguments of SGLang's overlapped combine, overlap.ARGUMENTS, count with overlap."""
+        """Arguments of SGLang's overlapped combine, overlap.ARGUMENTS, count with overlap.
+        use_logfmt changes nothing: sums go in the rows' type, which is more exact."""
         overlapped = overlap_of(overlap, of_overlap)
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
         _check_handle(handle)
         with no_modes(), self._lock:
-            answers = self._answers_for[not return_recv_hook, not use_logfmt]
+            answers = self._answers_for[bool(return_recv_hook)]
             if overlapped:
                 answers = self._of_blocks(answers, self._blocks_of(overlapped.num_sms))
             room = self._room_of(handle, answers, topk_idx)
@@ -239,7 +237,7 @@ class LowLatencyFunctions:
         if len(self._last_answers) == MAX_ROOMS:
             self._last_answers.clear()
         self._last_answers[fields] = kind.answers
-        self._usual_answers = self._answers_for[not has_hook, True]
+        self._usual_answers = self._answers_for[bool(has_hook)]
 
     def _issue(self, operation: Dispatch | Combine, async_finish: bool, return_recv_hook: bool
                ) -> tuple[EventOverlap, Callable[[], None] | None]:

@@ -27,10 +27,9 @@ NOT_ASKED = ("num_rows_per_rank", "missing_ranks")  # outputs that DeepEP does n
 
 
 class Answers(NamedTuple):
-    """The rows or sums that combine sends back, their format, and the blocks that do it."""
+    """The rows or sums that combine sends back, and the blocks that do it."""
 
     kind: LlAnswer
-    wire: Dtype = Dtype.NONE  # logarithms, or NONE: as they are
     num_blocks: int = 0  # 0: weft chooses
 
 
@@ -220,7 +219,7 @@ class Rooms:
         on_missing = LlOnMissing.MASK if self._has_masks else LlOnMissing.FAIL
         ll = weft.LowLatency.described(
             self._experts(), kind.hidden, max_tokens, kind.num_topk, torch.bfloat16,
-            answer=kind.answers.kind, answer_dtype=kind.answers.wire, num_results=MAX_RESULTS,
+            answer=kind.answers.kind, num_results=MAX_RESULTS,
             num_blocks=kind.answers.num_blocks, on_missing=on_missing,
             num_experts=kind.num_experts, within=within, **quantised)
         return Room(ll, kind, max_tokens)

@@ -37,13 +37,6 @@ typedef void weft__row_quantise_fn(struct wp_quantised_rows to, const void *src,
 typedef void weft__row_dequantise_fn(void *dst, const void *src, const void *scales,
                                      struct wp_quantisation how, int64_t num_elements);
 
-typedef void weft__row_log_encode_fn(void *dst, const void *const *srcs, const float *weights,
-                                     int32_t num_srcs, weft_dtype src_dtype, int64_t num_elements);
-
-/* Without first rows, or without weights. */
-typedef void weft__row_log_sum_fn(void *dst, const void *const *srcs, const float *weights,
-                                  int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements);
-
 /* In one instruction set: same bits in every one. */
 struct weft__row_functions {
     weft__row_reduce_fn *reduce;
@@ -51,8 +44,6 @@ struct weft__row_functions {
     weft__row_weighted_sum_fn *weighted_sum;
     weft__row_quantise_fn *quantise;
     weft__row_dequantise_fn *dequantise;
-    weft__row_log_encode_fn *log_encode;
-    weft__row_log_sum_fn *log_sum;
     const struct weft__tile_functions *tile; /* tile.h */
 };
 

@@ -190,18 +190,6 @@ WP_FN void wp_row_copy_each(struct wp_warp *warp, enum wp_reuse reuse, const voi
 #define wp_row_weighted_sum(warp, ...) ((void)(warp), weft__cpu_rows()->weighted_sum(__VA_ARGS__))
 #define wp_row_quantise(warp, ...)     ((void)(warp), weft__cpu_rows()->quantise(__VA_ARGS__))
 #define wp_row_dequantise(warp, ...)   ((void)(warp), weft__cpu_rows()->dequantise(__VA_ARGS__))
-#define wp_row_log_encode(warp, ...)   ((void)(warp), weft__cpu_rows()->log_encode(__VA_ARGS__))
-#define wp_row_log_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements)                         \
-    ((void)(warp), weft__cpu_rows()->log_sum(dst, srcs, NULL, num_srcs, sum, num_elements))
-
-WP_FN void wp_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
-                          const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
-                          int64_t num_elements)
-{
-    const struct wp_mixed_sum sum = {0, dst_dtype, WEFT_LOG_10BIT, dst_dtype, WP_READ_LATER};
-    (void)warp;
-    weft__cpu_rows()->log_sum(dst, srcs, weights, num_srcs, sum, num_elements);
-}
 
 /* A tagged row: its words behind the number of the operation, which is signalled. */
 #define WP_TAGGED_BYTES(num_words) (sizeof(uint64_t) + (num_words) * sizeof(uint32_t))

@@ -3,7 +3,6 @@
  * define VARIANT(name) as the name to give to what is not static. */
 #include <string.h>
 
-#include "machine/cpu/cpu_log_rows.h"
 #include "machine/cpu/cpu_quantise.h"
 #include "machine/cpu/cpu_rows.h"
 #include "machine/cpu/reduce_ops.h"
@@ -229,60 +228,6 @@ static void row_weighted_sum(void *dst, const void *const *srcs, const float *we
     }
 }
 
-/* The groups of a tile, of a row that begins at `row`. */
-static void tile_add_log_row(struct weft__tile *tile, const char *row, int64_t row_elements,
-                             float weight, int64_t begin)
-{
-    const int64_t first = begin / LOG_GROUP, num_groups = tile->num_elements / LOG_GROUP;
-    for (int64_t i = 0; i < num_groups; i++) {
-        uint32_t numbers[LOG_GROUP];
-        struct log_group group;
-        load_log_group(&group, row, weft__log_place_of(first + i, row_elements / LOG_GROUP));
-        decode_group(numbers, &group);
-        add_weighted_fp32(tile->accumulators + (size_t)i * sizeof numbers, numbers, weight,
-                          LOG_GROUP);
-    }
-}
-
-/* The sum of one row is the row. */
-static void row_log_encode(void *dst, const void *const *srcs, const float *weights,
-                           int32_t num_srcs, weft_dtype src_dtype, int64_t num_elements)
-{
-    const struct wp_reduction reduction = {src_dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
-    const int64_t num_groups = num_elements / LOG_GROUP;
-    if (num_srcs == 1 && weights == NULL && srcs[0] != NULL) {
-        encode_groups(dst, num_groups, 0, num_groups, src_dtype, srcs[0]);
-        return;
-    }
-    for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
-        _Alignas(LINE_BYTES) char rounded[WEFT__TILE_BYTES];
-        struct weft__tile tile;
-        tile_begin(&tile, reduction, next_elements(num_elements, begin));
-        tile_add_weighted_rows(&tile, src_dtype, srcs, weights, num_srcs, begin);
-        tile_store(&tile, rounded);
-        encode_groups(dst, num_groups, begin / LOG_GROUP, tile.num_elements / LOG_GROUP, src_dtype,
-                      rounded);
-    }
-}
-
-static void row_log_sum(void *dst, const void *const *srcs, const float *weights, int32_t num_srcs,
-                        struct wp_mixed_sum sum, int64_t num_elements)
-{
-    const struct wp_reduction reduction = {sum.dst_dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
-    const size_t element_bytes = element_types[sum.dst_dtype]->element_bytes;
-    for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
-        struct weft__tile tile;
-        tile_begin(&tile, reduction, next_elements(num_elements, begin));
-        tile_add_rows(&tile, element_types[sum.first_dtype], srcs, sum.num_first, begin);
-        for (int32_t i = sum.num_first; i < num_srcs; i++) {
-            if (srcs[i] != NULL)
-                tile_add_log_row(&tile, srcs[i], num_elements, weights == NULL ? 1.0f : weights[i],
-                                 begin);
-        }
-        tile_store(&tile, (char *)dst + (size_t)begin * element_bytes);
-    }
-}
-
 extern const struct weft__row_functions VARIANT(weft__row_functions);
 const struct weft__row_functions VARIANT(weft__row_functions) = {
     .reduce = row_reduce,
@@ -290,7 +235,5 @@ const struct weft__row_functions VARIANT(weft__row_functions) = {
     .weighted_sum = row_weighted_sum,
     .quantise = row_quantise,
     .dequantise = row_dequantise,
-    .log_encode = row_log_encode,
-    .log_sum = row_log_sum,
     .tile = &tile_functions,
 };

@@ -53,7 +53,6 @@ template <typename Act> WP_FN void weft__cuda_with_element(weft_dtype dtype, Act
         return act(uint8_t());
     case WEFT_FP8_E4M3:
     case WEFT_INT8: /* is not reduced */
-    case WEFT_LOG_10BIT:
     case WEFT_DTYPE_NONE:
         break;
     }

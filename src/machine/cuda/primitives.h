@@ -506,7 +506,6 @@ WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch
     weft__cuda_record_start(warp);
 }
 
-#include "machine/cuda/cuda_log_rows.h"
 #include "machine/cuda/cuda_packet_reduce.h"
 #include "machine/cuda/cuda_packets.h"
 #include "machine/cuda/cuda_quantise.h"

@@ -88,15 +88,6 @@ void weft__sim_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, c
 void weft__sim_row_dequantise(struct wp_warp *warp, void *dst, const void *src, const void *scales,
                               struct wp_quantisation how, int64_t num_elements,
                               struct weft__sim_place place);
-void weft__sim_row_log_encode(struct wp_warp *warp, void *dst, const void *const *srcs,
-                              const float *weights, int32_t num_srcs, weft_dtype src_dtype,
-                              int64_t num_elements, struct weft__sim_place place);
-void weft__sim_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
-                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
-                           int64_t num_elements, struct weft__sim_place place);
-void weft__sim_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
-                                 int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
-                                 struct weft__sim_place place);
 #define WEFT__PACKETS(name) weft__sim_packets_##name
 #define WEFT__PACKETS_PLACE , struct weft__sim_place place
 #define WEFT__PACKETS_HERE  , WEFT__SIM_HERE
@@ -165,9 +156,6 @@ enum { WEFT__SIM_TAGGED_WORDS = 3 /* of a packet, beside its tag */ };
 #define wp_row_weighted_sum(...)    weft__sim_row_weighted_sum(__VA_ARGS__, WEFT__SIM_HERE)
 #define wp_row_quantise(...)        weft__sim_row_quantise(__VA_ARGS__, WEFT__SIM_HERE)
 #define wp_row_dequantise(...)      weft__sim_row_dequantise(__VA_ARGS__, WEFT__SIM_HERE)
-#define wp_row_log_encode(...)      weft__sim_row_log_encode(__VA_ARGS__, WEFT__SIM_HERE)
-#define wp_row_log_sum(...)         weft__sim_row_log_sum(__VA_ARGS__, WEFT__SIM_HERE)
-#define wp_row_log_sum_mixed(...)   weft__sim_row_log_sum_mixed(__VA_ARGS__, WEFT__SIM_HERE)
 #define wp_acquire_packets(warp)    weft__sim_acquire_packets(WEFT__SIM_HERE)
 #define wp_tagged_send(...)         weft__sim_tagged_send(__VA_ARGS__, WEFT__SIM_HERE)
 #define wp_tagged_take(...)         weft__sim_tagged_take(__VA_ARGS__, WEFT__SIM_HERE)

@@ -98,17 +98,14 @@ struct chunk {
     int64_t first_element, num_elements;
 };
 
-/* Blocks of logarithms, else so many elements that the widest have ROW_CHUNK_BYTES. */
+/* So many elements that the widest have ROW_CHUNK_BYTES. */
 static int64_t most_elements(const struct reduction *reduction)
 {
     const weft_dtype dtypes[] = {reduction->dst_dtype, reduction->first_dtype,
                                  reduction->rest_dtype};
     uint64_t widest = 1;
-    for (int i = 0; i < 3; i++) {
-        if (dtypes[i] == WEFT_LOG_10BIT)
-            return WP_LOG_BLOCK_ELEMENTS;
+    for (int i = 0; i < 3; i++)
         widest = wp_dtype_bytes(dtypes[i]) > widest ? wp_dtype_bytes(dtypes[i]) : widest;
-    }
     return (int64_t)(ROW_CHUNK_BYTES / widest);
 }
 
@@ -217,25 +214,11 @@ static void sum_mixed_chunk(const struct reduction *reduction, const void *const
                       *(const struct wp_mixed_sum *)reduction->how, num_elements);
 }
 
-static void sum_logs_chunk(const struct reduction *reduction, const void *const *dsts,
-                           const void *const *srcs, int64_t num_elements)
-{
-    rows()->log_sum((void *)(uintptr_t)dsts[0], srcs, reduction->weights, reduction->num_srcs,
-                    *(const struct wp_mixed_sum *)reduction->how, num_elements);
-}
-
 static void weighted_sum_chunk(const struct reduction *reduction, const void *const *dsts,
                                const void *const *srcs, int64_t num_elements)
 {
     rows()->weighted_sum((void *)(uintptr_t)dsts[0], srcs, reduction->weights, reduction->num_srcs,
                          *(const struct wp_weighted_sum *)reduction->how, num_elements);
-}
-
-static void log_encode_chunk(const struct reduction *reduction, const void *const *dsts,
-                             const void *const *srcs, int64_t num_elements)
-{
-    rows()->log_encode((void *)(uintptr_t)dsts[0], srcs, reduction->weights, reduction->num_srcs,
-                       reduction->first_dtype, num_elements);
 }
 
 /* Sums rows to one. */
@@ -249,48 +232,20 @@ static void sum_rows(struct wp_warp *warp, struct reduction reduction, const voi
     reduce_row(warp, &reduction);
 }
 
-static struct reduction mixed_sum(reduce_chunk_fn *chunk, const struct wp_mixed_sum *sum,
-                                  const void *const *srcs, int32_t num_srcs)
-{
-    return (struct reduction){.reduce_chunk = chunk,
-                              .how = sum,
-                              .dst_dtype = sum->dst_dtype,
-                              .srcs = srcs,
-                              .num_srcs = num_srcs,
-                              .num_first = sum->num_first,
-                              .first_dtype = sum->first_dtype,
-                              .rest_dtype = sum->rest_dtype};
-}
-
 void weft__sim_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
                              int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
                              struct weft__sim_place place)
 {
-    struct reduction reduction = mixed_sum(sum_mixed_chunk, &sum, srcs, num_srcs);
-    reduction.num_elements = num_elements;
-    reduction.code = __builtin_return_address(0);
-    sum_rows(warp, reduction, dst, place);
-}
-
-void weft__sim_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
-                                 int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
-                                 struct weft__sim_place place)
-{
-    struct reduction reduction = mixed_sum(sum_logs_chunk, &sum, srcs, num_srcs);
-    reduction.num_elements = num_elements;
-    reduction.code = __builtin_return_address(0);
-    sum_rows(warp, reduction, dst, place);
-}
-
-void weft__sim_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
-                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
-                           int64_t num_elements, struct weft__sim_place place)
-{
-    const struct wp_mixed_sum sum = {0, dst_dtype, WEFT_LOG_10BIT, dst_dtype, WP_READ_LATER};
-    struct reduction reduction = mixed_sum(sum_logs_chunk, &sum, srcs, num_srcs);
-    reduction.weights = weights;
-    reduction.num_elements = num_elements;
-    reduction.code = __builtin_return_address(0);
+    const struct reduction reduction = {.reduce_chunk = sum_mixed_chunk,
+                                        .how = &sum,
+                                        .dst_dtype = sum.dst_dtype,
+                                        .srcs = srcs,
+                                        .num_srcs = num_srcs,
+                                        .num_first = sum.num_first,
+                                        .first_dtype = sum.first_dtype,
+                                        .rest_dtype = sum.rest_dtype,
+                                        .num_elements = num_elements,
+                                        .code = __builtin_return_address(0)};
     sum_rows(warp, reduction, dst, place);
 }
 
@@ -306,22 +261,6 @@ void weft__sim_row_weighted_sum(struct wp_warp *warp, void *dst, const void *con
                                         .num_srcs = num_srcs,
                                         .first_dtype = sum.src_dtype,
                                         .rest_dtype = sum.src_dtype,
-                                        .num_elements = num_elements,
-                                        .code = __builtin_return_address(0)};
-    sum_rows(warp, reduction, dst, place);
-}
-
-void weft__sim_row_log_encode(struct wp_warp *warp, void *dst, const void *const *srcs,
-                              const float *weights, int32_t num_srcs, weft_dtype src_dtype,
-                              int64_t num_elements, struct weft__sim_place place)
-{
-    const struct reduction reduction = {.reduce_chunk = log_encode_chunk,
-                                        .weights = weights,
-                                        .dst_dtype = WEFT_LOG_10BIT,
-                                        .srcs = srcs,
-                                        .num_srcs = num_srcs,
-                                        .first_dtype = src_dtype,
-                                        .rest_dtype = src_dtype,
                                         .num_elements = num_elements,
                                         .code = __builtin_return_address(0)};
     sum_rows(warp, reduction, dst, place);

@@ -5,12 +5,8 @@
  * in fp32), and sends it back the way that the token came. The owner adds the sums of all nodes,
  * its own among them, in the order of the token's node routes. A warp for every ring sends; the
  * other warps take the tokens of this rank one after the other, so that the chunks that they wait
- * for are freed in order. internode_log_combine takes the same steps.
+ * for are freed in order.
  */
-#ifndef WP_SUMS_ARE_LOGARITHMS
-#define WP_SUMS_ARE_LOGARITHMS 0
-#endif
-
 #include "programs/ep/internode_combine.h"
 
 #include "programs/ep/targets.h"
@@ -25,18 +21,17 @@ struct summands {
     uint64_t wire_offset; /* in a row on the wire */
     const char *const *biases;
     int32_t num_biases;
-    char *out;       /* [num_tokens] rows */
-    char *own_sum;   /* of this warp (struct wp_internode_combine_args), or NULL */
-    char *unrounded; /* the same, for a sum before it becomes logarithms */
+    char *out;     /* [num_tokens] rows */
+    char *own_sum; /* of this warp (struct wp_internode_combine_args), or NULL */
 };
 
 WP_FN struct summands summands_of_rows(struct wp_warp *warp,
                                        const struct wp_internode_combine_args *args)
 {
     const struct wp_combine_args *combine = &args->combine;
-    char *own_sum = args->own_sums == NULL
-                        ? NULL
-                        : args->own_sums + (uint64_t)wp_launch_warp_idx(warp) * args->own_sum_bytes;
+    char *own_sum = args->own_sums == NULL ? NULL
+                                           : args->own_sums + (uint64_t)wp_launch_warp_idx(warp) *
+                                                                  args->rings.slot_bytes;
     const struct wp_call *call = &combine->message.call;
     const struct summands rows = {WP_ARRAY_PLANE,
                                   combine->dtype,
@@ -46,8 +41,7 @@ WP_FN struct summands summands_of_rows(struct wp_warp *warp,
                                   combine->biases,
                                   combine->num_biases,
                                   combine->out,
-                                  own_sum,
-                                  own_sum == NULL ? NULL : own_sum + args->rings.slot_bytes};
+                                  own_sum};
     return rows;
 }
 
@@ -62,7 +56,6 @@ WP_FN struct summands summands_of_weights(const struct wp_internode_combine_args
                                      combine->biases,
                                      0, /* which weights have none of */
                                      (char *)combine->out_topk_weights,
-                                     NULL,
                                      NULL};
     return weights;
 }
@@ -87,12 +80,8 @@ WP_FN void sum_up(struct wp_warp *warp, const struct summands *summands, char *d
                   int32_t num_srcs, struct wp_mixed_sum sum)
 {
     wp_warp_sync(warp);
-    if (WP_SUMS_ARE_LOGARITHMS && sum.rest_dtype == WEFT_LOG_10BIT)
-        wp_row_log_sum_mixed(warp, dst, (const void *const *)wp_warp_pointers(warp), num_srcs, sum,
-                             num_elements_of(summands));
-    else
-        wp_row_sum_mixed(warp, dst, (const void *const *)wp_warp_pointers(warp), num_srcs, sum,
-                         num_elements_of(summands));
+    wp_row_sum_mixed(warp, dst, (const void *const *)wp_warp_pointers(warp), num_srcs, sum,
+                     num_elements_of(summands));
     wp_warp_sync(warp); /* the pointers have been used */
 }
 
@@ -101,22 +90,9 @@ WP_FN void sum_up(struct wp_warp *warp, const struct summands *summands, char *d
 WP_FN void sum_rows(struct wp_warp *warp, const struct summands *summands, char *dst,
                     int32_t num_srcs)
 {
-    const int is_logarithmic = WP_SUMS_ARE_LOGARITHMS && summands->wire_dtype == WEFT_LOG_10BIT;
     const struct wp_mixed_sum sum = {num_srcs, summands->dtype, summands->dtype,
-                                     is_logarithmic ? WEFT_FP32 : summands->wire_dtype,
-                                     WP_READ_SOON};
-    if (!is_logarithmic) {
-        sum_up(warp, summands, dst, num_srcs, sum);
-        return;
-    }
-    wp_row_sync(warp); /* the sum before has been read */
-    sum_up(warp, summands, summands->unrounded, num_srcs, sum);
-    if (wp_lane_idx(warp) == 0)
-        wp_warp_pointers(warp)[0] = summands->unrounded;
-    wp_row_sync(warp); /* the sum is there */
-    wp_row_log_encode(warp, dst, (const void *const *)wp_warp_pointers(warp), NULL, 1, WEFT_FP32,
-                      num_elements_of(summands));
-    wp_warp_sync(warp); /* the pointer has been used */
+                                     summands->wire_dtype, WP_READ_SOON};
+    sum_up(warp, summands, dst, num_srcs, sum);
 }
 
 /* ------------------------------------------------------------------ sending back */
@@ -363,9 +339,7 @@ WP_FN enum wp_status combine_over_nodes(struct wp_warp *warp,
     return wp_relay_finish(&op, status);
 }
 
-#ifndef WP_STEPS_ONLY
 WP_PROGRAM(internode_combine, warp, args)
 {
     return combine_over_nodes(warp, args);
 }
-#endif

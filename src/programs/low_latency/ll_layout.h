@@ -115,12 +115,10 @@ WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
                                      : 0;
 }
 
-/* Memory of a warp: a row of dtype that becomes logarithms; behind it, with sums of nodes, the sum
- * of this node. */
+/* Memory of a warp, with sums of nodes: the sum of this node. */
 WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
 {
-    return wp_ll_align((uint64_t)plan->hidden << plan->element_bytes_log2) +
-           (wp_ll_has_node_sums(plan) ? wp_ll_align(plan->answer_bytes) : 0);
+    return wp_ll_align(plan->answer_bytes);
 }
 
 WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -173,9 +171,7 @@ WP_FN uint64_t wp_ll_slot_offset(uint32_t idx, uint64_t slot_bytes)
 /* The bytes of the first elements of an answer. */
 WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_elements)
 {
-    return wp_ll_answers_are_logs(plan)
-               ? wp_log_row_bytes(num_elements)
-               : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
+    return (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
 }
 
 /* Dispatch in packets knows that the areas of all ranks are parameters. Combine does not use this:

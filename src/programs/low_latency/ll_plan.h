@@ -354,11 +354,6 @@ struct wp_ll_near {
     uint32_t end;
 };
 
-WP_FN int wp_ll_answers_are_logs(const struct wp_ll_plan *plan)
-{
-    return plan->answer_dtype == WEFT_LOG_10BIT;
-}
-
 /* The most top-k entries of a token in variants (low_latency/usual.h). */
 enum { WP_LL_USUAL_TOPK = 32 };
 #ifndef WP_LL_TOPK_IS_USUAL

@@ -36,18 +36,7 @@ WP_FN void wp_ll_sum_to_answer(const struct wp_ll_run *run, char *dst, const voi
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &run->ll->plan;
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->answer_dtype, WP_READ_SOON};
-    const void **made = wp_warp_pointers(warp) + WEFT_MAX_TOPK; /* behind those of answers */
-    char *unrounded = wp_ll_own_sum(run);
-    if (!wp_ll_answers_are_logs(plan)) {
-        wp_row_weighted_sum(warp, dst, answers, NULL, num_answers, sum, num_elements);
-        return;
-    }
-    wp_row_sync(warp); /* the sum before has been read */
-    wp_row_log_sum(warp, unrounded, answers, NULL, num_answers, plan->dtype, num_elements);
-    if (wp_lane_idx(warp) == 0)
-        made[0] = unrounded;
-    wp_row_sync(warp); /* the sum is there */
-    wp_row_log_encode(warp, dst, made, NULL, 1, plan->dtype, num_elements);
+    wp_row_weighted_sum(warp, dst, answers, NULL, num_answers, sum, num_elements);
 }
 
 /* The place of a rank's answer in the sum: those of a node are summed together, if nodes have
@@ -61,7 +50,7 @@ WP_FN int32_t wp_ll_sum_place(const struct wp_low_latency *ll, int32_t rank)
 
 /* With sums of nodes: the answers to a token from ranks of this node, which have been listed,
  * become their sum. Partners have made the sums of the other nodes. That of one answer is the
- * answer itself, but for logarithms. */
+ * answer itself. */
 WP_FN void wp_ll_sum_own_node(const struct wp_ll_run *run, const int32_t *answering,
                               int64_t num_elements)
 {
@@ -78,10 +67,9 @@ WP_FN void wp_ll_sum_own_node(const struct wp_ll_run *run, const int32_t *answer
         first += node < ll->network.nodes.node;
         num += node == ll->network.nodes.node;
     }
-    if (num == 0 || (num == 1 && !wp_ll_answers_are_logs(&ll->plan)))
+    if (num <= 1)
         return;
-    char *sum =
-        wp_ll_own_sum(run) + wp_ll_align((uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2);
+    char *sum = wp_ll_own_sum(run);
     wp_row_sync(warp); /* the sum before has been read */
     wp_ll_sum_to_answer(run, sum, answers + first, num, num_elements);
     wp_row_sync(warp); /* the sum is there, and the pointers have been used */

@@ -87,10 +87,7 @@ WP_FN void write_answer(const struct answerer *answerer, char *dst, const void *
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_ll_plan *plan = &answerer->args->ll.plan;
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype, plan->reuse};
-    if (wp_ll_answers_are_logs(plan))
-        wp_row_log_encode(warp, dst, srcs, weights, num_srcs, plan->dtype, num_elements);
-    else
-        wp_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements);
+    wp_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements);
 }
 
 /* Sends part `span` of the weighted sum of the warp's pointers. */
@@ -443,12 +440,8 @@ WP_FN void sum_part(const struct summer *summer, const struct summed_part *part)
                                    wp_ll_answering(&args->ll, summer->result, part->token),
                                    elements.num),
                 (void)0);
-    if (wp_ll_answers_are_logs(plan))
-        wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, plan->dtype,
-                       elements.num);
-    else
-        wp_row_weighted_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, sum,
-                            elements.num);
+    wp_row_weighted_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, sum,
+                        elements.num);
 }
 
 /* The first part has been found. */
