@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What has failed at a rank's NIC, and who must hear of it. */
+/* The failures at a rank's NIC, and who must hear of each. */
 #include <stdio.h>
 
 #include "net/nic/adapter_internal.h"
