@@ -319,6 +319,6 @@ TEST(on_one_node)
 
 TEST_OVER_ENGINES(over_nodes)
 {
-    run(RANKS_THREADS, 4, 2);
-    run(RANKS_PROCESSES, 6, 3);
+    run(RANKS_THREADS, 2 * TESTS_RANKS_OF_NODE, 2);
+    run(RANKS_PROCESSES, 3 * TESTS_RANKS_OF_NODE, 3);
 }

@@ -189,6 +189,8 @@ TEST(failed_ranks)
 
 TEST_OVER(failed_ranks_over_nodes, "tcp")
 {
-    strike((struct victim_plan){
-        .victim = 1, .moment = VICTIM_AT_RANDOM, .num_nodes = 2, .engine = engine});
+    strike((struct victim_plan){.victim = 1,
+                                .moment = VICTIM_AT_RANDOM,
+                                .num_nodes = 4 / TESTS_RANKS_OF_NODE,
+                                .engine = engine});
 }

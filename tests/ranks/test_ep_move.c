@@ -139,14 +139,6 @@ static int close_seat(void *self)
 
 /* ---------------------------------------------------------------- moves */
 
-/* The thread sanitizer does not see what the ranks of a node tell each other by shared memory. It
- * would call a race what a barrier orders over another rank of the node: there each is a node. */
-#ifdef __SANITIZE_THREAD__
-enum { RANKS_OF_NODE = 1 };
-#else
-enum { RANKS_OF_NODE = 2 };
-#endif
-
 /* One rank fills its weights late, and the others must wait for them. A rank whose operation has
  * finished overwrites them. */
 static int run_round(struct seat *seat, int round)
@@ -198,8 +190,8 @@ TEST(on_one_node)
 
 TEST_OVER_ENGINES(over_nodes)
 {
-    run(RANKS_THREADS, 2 * RANKS_OF_NODE, 2);
-    run(RANKS_PROCESSES, 3 * RANKS_OF_NODE, 3);
+    run(RANKS_THREADS, 2 * TESTS_RANKS_OF_NODE, 2);
+    run(RANKS_PROCESSES, 3 * TESTS_RANKS_OF_NODE, 3);
 }
 
 /* ---------------------------------------------------------------- refusals */
@@ -303,7 +295,7 @@ TEST(failed_ranks)
 
 TEST_OVER(failed_ranks_over_nodes, "tcp")
 {
-    const int32_t num_nodes = 4 / RANKS_OF_NODE;
+    const int32_t num_nodes = 4 / TESTS_RANKS_OF_NODE;
     strike((struct victim_plan){.victim = 2, .num_nodes = num_nodes, .engine = engine});
     strike((struct victim_plan){
         .victim = 1, .moment = VICTIM_AT_RANDOM, .num_nodes = num_nodes, .engine = engine});
