@@ -12,6 +12,9 @@
 #include "harness/ranks.h"
 #include "net/nic/adapter.h"
 #include "oracle/coll_call.h"
+#include "oracle/ep_check.h"
+#include "oracle/ep_operation.h"
+#include "oracle/ep_trials.h"
 #include "oracle/ll_seat.h"
 #include "workload/try.h"
 
@@ -51,8 +54,9 @@ struct seat {
     weft_stream *stream;
     struct area *area;
     weft_coll *coll;
-    struct ep_rank rank; /* of collectives */
+    struct ep_rank rank; /* of collectives and expert parallelism */
     struct coll_call call;
+    struct ep_buffers buffers;
     struct ll_seat ll;
 };
 
@@ -61,7 +65,8 @@ struct operation {
     int (*open)(struct seat *seat, const weft_comm_config *config);
     weft_result (*issue)(struct seat *seat, int32_t round);
     int (*close)(struct seat *seat);
-    const char *stuck; /* the victim is told so, if its NIC does nothing more */
+    const char *stuck;       /* the victim is told so, if its NIC does nothing more */
+    uint64_t num_open_units; /* more than `open` posts to a queue */
 };
 
 static int open_area(struct seat *seat, const weft_comm_config *config)
@@ -166,6 +171,45 @@ static int close_coll(struct seat *seat)
     return ep_rank_close(&seat->rank);
 }
 
+enum { EP_HIDDEN = 64 };
+
+struct plan {
+    int32_t operation;
+    struct weft__nic_trouble trouble; /* of the victim */
+    const char *told;                 /* NULL: nobody fails */
+    struct ep_world *world;
+};
+
+static int open_ep(struct seat *seat, const weft_comm_config *config)
+{
+    const struct plan *plan = seat->context->argument;
+    if (ep_rank_open_with(&seat->rank, seat->context, config,
+                          ep_buffers_arena_bytes(plan->world, EP_HIDDEN)) ||
+        ep_rank_enter(&seat->rank, plan->world) || ep_route(&seat->rank) ||
+        ep_buffers_create(&seat->rank, EP_HIDDEN, &seat->buffers))
+        return 1;
+    seat->comm = seat->rank.comm;
+    seat->stream = seat->rank.stream;
+    CHECK_OK(ep_operation_run(&seat->rank, &seat->buffers, EP_DISPATCH));
+    return 0;
+}
+
+static weft_result exchange_rows(struct seat *seat, int32_t round)
+{
+    (void)round;
+    TRY(ep_operation_issue(&seat->rank, &seat->buffers, EP_DISPATCH));
+    return ep_operation_issue(&seat->rank, &seat->buffers, EP_COMBINE);
+}
+
+static int close_ep(struct seat *seat)
+{
+    if (ep_buffers_destroy(&seat->rank, &seat->buffers))
+        return 1;
+    CHECK_OK(weft_ep_handle_destroy(seat->rank.handle));
+    CHECK_OK(weft_ep_destroy(seat->rank.ep));
+    return ep_rank_close(&seat->rank);
+}
+
 static struct ll_case problem = {LL_SIZES(NUM_RANKS, 8, 3, 6, 512), LL_TYPES(BF16, BF16, INT32),
                                  LL_GRID(2, 2), LL_EXPERTS, .node_ranks = 1};
 
@@ -193,25 +237,20 @@ static int close_ll(struct seat *seat)
 
 #define BY_RANK_2 "rank 1 waited for rank 2 to "
 static const struct operation operations[] = {
-    {"barrier", open_area, meet, close_area, "rank "},
-    {"put and quiet", open_area, put, close_area, BY_RANK_2},
-    {"put with signal", open_area, put_signal, close_area, BY_RANK_2},
-    {"get", open_area, get, close_area, BY_RANK_2},
-    {"fetch-add", open_area, fetch_add, close_area, BY_RANK_2},
-    {"all-reduce", open_coll, all_reduce, close_coll, "rank "},
-    {"low latency", open_ll, decode, close_ll, "rank "},
+    {"barrier", open_area, meet, close_area, "rank ", 0},
+    {"put and quiet", open_area, put, close_area, BY_RANK_2, 0},
+    {"put with signal", open_area, put_signal, close_area, BY_RANK_2, 0},
+    {"get", open_area, get, close_area, BY_RANK_2, 0},
+    {"fetch-add", open_area, fetch_add, close_area, BY_RANK_2, 0},
+    {"all-reduce", open_coll, all_reduce, close_coll, "rank ", 0},
+    {"low latency", open_ll, decode, close_ll, "rank ", 0},
+    {"dispatch and combine", open_ep, exchange_rows, close_ep, "rank ", 40},
 };
 enum { NUM_OPERATIONS = sizeof operations / sizeof *operations };
 
 /* ---------------------------------------------------------------- runs */
 
 static const char as_stuck[] = "that of the operation";
-
-struct plan {
-    int32_t operation;
-    struct weft__nic_trouble trouble; /* of the victim */
-    const char *told;                 /* NULL: nobody fails */
-};
 
 static weft_comm_config prepare(const struct ranks_context *context,
                                 const struct weft__nic_trouble *of_victim)
@@ -246,10 +285,10 @@ static int suffer(struct ranks_context *context)
     const weft_comm_config config = prepare(context, &plan->trouble);
     const char *text = plan->told;
     struct seat seat = {.context = context};
-    if (text != NULL && context->rank != VICTIM)
+    if (text == as_stuck) /* ranks may wait in a circle: then any may be named */
+        text = context->rank == VICTIM ? operation->stuck : "rank ";
+    else if (text != NULL && context->rank != VICTIM)
         text = "rank 1";
-    else if (text == as_stuck)
-        text = operation->stuck;
     if (operation->open(&seat, &config))
         return 1;
     const weft_result result =
@@ -267,13 +306,26 @@ static int suffer(struct ranks_context *context)
 /* Each operation, or every `step`-th from the first one on. */
 static void run(struct plan plan, int32_t first, int32_t step)
 {
+    const struct ep_case spec = {.seed = 80,
+                                 .num_ranks = NUM_RANKS,
+                                 .num_nodes = NUM_RANKS,
+                                 .max_tokens = 16,
+                                 .num_topk = 3,
+                                 .num_experts = 6,
+                                 .num_blocks = 1,
+                                 .num_warps = 2,
+                                 .num_staging_slots = 2,
+                                 .staging_slot_bytes = 1 << 14};
+    plan.world = ep_world_create(&spec);
     for (plan.operation = first; plan.operation < NUM_OPERATIONS; plan.operation += step) {
-        plan.trouble.first = (uint64_t)plan.operation % 3;
+        plan.trouble.first =
+            operations[plan.operation].num_open_units + (uint64_t)plan.operation % 3;
         if (ranks_run(RANKS_PROCESSES, NUM_RANKS, suffer, &plan) != 0)
             fail_msg("%s, trouble %d, syndrome 0x%02x, from unit %d on",
                      operations[plan.operation].name, plan.trouble.kind, plan.trouble.syndrome,
                      (int)plan.trouble.first);
     }
+    ep_world_destroy(plan.world);
 }
 
 /* ---------------------------------------------------------------- syndromes */
