@@ -285,10 +285,10 @@ static int suffer(struct ranks_context *context)
     const weft_comm_config config = prepare(context, &plan->trouble);
     const char *text = plan->told;
     struct seat seat = {.context = context};
-    if (text != NULL && context->rank != VICTIM)
+    if (text == as_stuck) /* ranks may wait in a circle: then any may be named */
+        text = context->rank == VICTIM ? operation->stuck : "rank ";
+    else if (text != NULL && context->rank != VICTIM)
         text = "rank 1";
-    else if (text == as_stuck)
-        text = operation->stuck;
     if (operation->open(&seat, &config))
         return 1;
     const weft_result result =
