@@ -288,7 +288,7 @@ WEFT_API weft_result weft_comm_split_strided(weft_comm *comm, int32_t first, int
  * rank dies meanwhile, it is left out, too. If a rank does not come, WEFT_ERROR_TIMEOUT tells its
  * number in the new communicator. comm stays as it is. The process that serves the rendezvous must
  * live: weft run, the one that called weft_unique_id_create or weft_rendezvous_serve, and rank 0
- * under other launchers. As ncclCommShrink. */
+ * under other launchers. WEFT_ERROR_RANK_FAILED names its rank if it died. As ncclCommShrink. */
 WEFT_API weft_result weft_comm_shrink(weft_comm *comm, const int32_t *excluded,
                                       int32_t num_excluded, const weft_comm_config *config,
                                       weft_comm **child);
@@ -471,6 +471,8 @@ typedef struct weft_net_info {
     char transport[112]; /* to the ranks of other nodes: "tcp/eth0"; before they are connected "" */
     char reason[256];    /* why this engine, or why none */
     char gpu_memory[160]; /* on machine cuda: how memory of the GPU crosses, and why so */
+    /* With comm NULL: whether programs on GPUs could start RDMA here, and what is missing. */
+    char gpu_initiator[576];
 } weft_net_info;
 
 /* Tells the network that carries a communicator's traffic between nodes. With comm NULL: the one

@@ -27,6 +27,14 @@ static inline weft_result weft__check_at_most(uint64_t value, uint64_t highest, 
                          (unsigned long long)highest);
 }
 
+static inline weft_result weft__check_address(const void *ptr, uint64_t alignment, const char *name)
+{
+    if ((uintptr_t)ptr % alignment == 0)
+        return WEFT_OK;
+    return weft__invalid("%s is %p, must be aligned to %llu bytes", name, ptr,
+                         (unsigned long long)alignment);
+}
+
 /* A field that the call does not use, or that is for later versions. */
 static inline weft_result weft__check_unused(uint64_t value, const char *name)
 {

@@ -145,9 +145,7 @@ static weft_result check_factor(const struct weft__coll_call *call, uint64_t rec
                                "dtype of WEFT_PREMUL_SUM"));
     if (call->factor_at == NULL)
         return WEFT_OK;
-    if ((uintptr_t)call->factor_at % sizeof(float) != 0)
-        return weft__invalid("factor_at is %p, must be a multiple of 4",
-                             (const void *)call->factor_at);
+    WEFT__TRY(weft__check_address(call->factor_at, sizeof(float), "factor_at"));
     WEFT__TRY(weft__machine_of(call->coll->comm)
                   ->check_pointer(call->coll->comm, call->factor_at, "factor_at"));
     const struct weft__extent extents[] = {

@@ -139,6 +139,15 @@ static weft_result shrink_to(weft_comm *comm, const int32_t *ranks, int32_t num_
     return weft__finish_comm(created, child);
 }
 
+/* That is where the ranks meet. */
+static weft_result check_rendezvous(weft_comm *comm)
+{
+    const int32_t rank = weft__comm_rank_of_rendezvous(comm);
+    if (rank == WEFT__NOBODY || atomic_load(&comm->status.rank_states[rank]) != WEFT__RANK_DEAD)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_RANK_FAILED, "rank %d died, and with it the rendezvous", rank);
+}
+
 /* Fills `ranks`. If one of them has died meanwhile, all hear of it soon, and try without it. */
 static weft_result shrink(weft_comm *comm, const int32_t *excluded, int32_t num_excluded,
                           int32_t *ranks, const weft_comm_config *config, weft_comm **child)
@@ -146,10 +155,11 @@ static weft_result shrink(weft_comm *comm, const int32_t *excluded, int32_t num_
     enum { NEWS_MS = 1000 };
     char message[WEFT__MAX_TEXT_BYTES];
     for (;;) {
+        WEFT__TRY(check_rendezvous(comm));
         const int32_t num_ranks = list_rest(comm, excluded, num_excluded, ranks);
         const struct weft__watch watch = {&comm->status, ranks, num_ranks};
         const weft_result result = shrink_to(comm, ranks, num_ranks, config, child);
-        if (result != WEFT_ERROR_RANK_FAILED)
+        if (result != WEFT_ERROR_RANK_FAILED && result != WEFT_ERROR_SYSTEM)
             return result;
         snprintf(message, sizeof message, "%s", weft__last_error());
         const int64_t deadline_ns = weft__now_ns() + NEWS_MS * WEFT__NS_PER_MS;

@@ -7,14 +7,6 @@
 #include "ep/planes.h"
 #include "programs/ep/choose_replicas.h"
 
-static weft_result check_address(const void *ptr, uint64_t alignment, const char *name)
-{
-    if ((uintptr_t)ptr % alignment == 0)
-        return WEFT_OK;
-    return weft__invalid("%s is %p, must be aligned to %llu bytes", name, ptr,
-                         (unsigned long long)alignment);
-}
-
 /* ---------------------------------------------------------------- choices */
 
 static weft_result check_choices(const weft_ep_replicas_args *args)
@@ -25,9 +17,9 @@ static weft_result check_choices(const weft_ep_replicas_args *args)
     WEFT__TRY(weft__check_array(args->topk_idx, args->num_tokens, "topk_idx"));
     WEFT__TRY(weft__check_array(args->replica_idx, args->num_tokens, "replica_idx"));
     WEFT__TRY(weft__check_not_null(args->granules, "granules"));
-    WEFT__TRY(check_address(args->topk_idx, index_bytes, "topk_idx"));
-    WEFT__TRY(check_address(args->replica_idx, index_bytes, "replica_idx"));
-    WEFT__TRY(check_address(args->granules, sizeof *args->granules, "granules"));
+    WEFT__TRY(weft__check_address(args->topk_idx, index_bytes, "topk_idx"));
+    WEFT__TRY(weft__check_address(args->replica_idx, index_bytes, "replica_idx"));
+    WEFT__TRY(weft__check_address(args->granules, sizeof *args->granules, "granules"));
     const struct weft__extent extents[] = {
         weft__extent_of("granules", WEFT__EXTENT_READ, args->granules, (uint64_t)args->num_experts,
                         WEFT_BALANCE_GRANULES * sizeof *args->granules),
@@ -173,8 +165,8 @@ static weft_result check_sums(const weft_comm *comm, struct call *call)
                              (int)args->dtype);
     const uint64_t element_bytes = wp_dtype_bytes(args->dtype);
     for (int32_t i = 0; i < args->num_planes; i++) {
-        WEFT__TRY(
-            check_address(heap + call->arrays[i].to, element_bytes, weft__plane_names[i].dst));
+        WEFT__TRY(weft__check_address(heap + call->arrays[i].to, element_bytes,
+                                      weft__plane_names[i].dst));
         if (call->arrays[i].row_bytes % element_bytes != 0)
             return weft__invalid("planes[%d].row_bytes is %llu, must be a multiple of %llu", i,
                                  (unsigned long long)call->arrays[i].row_bytes,
@@ -188,7 +180,7 @@ static weft_result check_sums(const weft_comm *comm, struct call *call)
                              (unsigned long long)args->staging_bytes, (unsigned long long)least);
     if (args->staging_bytes == 0)
         return WEFT_OK;
-    WEFT__TRY(check_address(args->staging, WP_ALIGNED_BYTES, "staging"));
+    WEFT__TRY(weft__check_address(args->staging, WP_ALIGNED_BYTES, "staging"));
     call->staging.bytes = args->staging_bytes;
     return weft__heap_offset(comm->heap, args->staging, args->staging_bytes, "staging",
                              &call->staging.place);

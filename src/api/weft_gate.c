@@ -34,20 +34,6 @@ static weft_result check_finite(float value, const char *name)
                            : weft__invalid("%s is %g, must be finite", name, (double)value);
 }
 
-static weft_result check_aligned(uint64_t value, uint64_t bytes, const char *name)
-{
-    return value % bytes == 0
-               ? WEFT_OK
-               : weft__invalid("%s is %#llx, must be a multiple of %llu, the bytes "
-                               "of an element",
-                               name, (unsigned long long)value, (unsigned long long)bytes);
-}
-
-static weft_result check_address(const void *ptr, uint64_t element_bytes, const char *name)
-{
-    return check_aligned((uintptr_t)ptr, element_bytes, name);
-}
-
 static weft_result check_numbers(const struct common *common)
 {
     WEFT__TRY(weft__check_range(common->num_tokens, 0, INT32_MAX, "num_tokens"));
@@ -72,8 +58,11 @@ static weft_result check_logits(const struct common *common)
     const uint64_t element_bytes = wp_dtype_bytes(common->dtype);
     const uint64_t row_bytes = (uint64_t)common->num_experts * element_bytes;
     WEFT__TRY(weft__check_array(common->logits, common->num_tokens, "logits"));
-    WEFT__TRY(check_address(common->logits, element_bytes, "logits"));
-    WEFT__TRY(check_aligned(common->logits_stride_bytes, element_bytes, "logits_stride_bytes"));
+    WEFT__TRY(weft__check_address(common->logits, element_bytes, "logits"));
+    if (common->logits_stride_bytes % element_bytes != 0)
+        return weft__invalid(
+            "logits_stride_bytes is %llu, must be a multiple of %llu, the bytes of an element",
+            (unsigned long long)common->logits_stride_bytes, (unsigned long long)element_bytes);
     if (common->logits_stride_bytes != 0 && common->logits_stride_bytes < row_bytes)
         return weft__invalid(
             "logits_stride_bytes is %llu, allowed are 0 and %llu or more, the bytes of a row",
@@ -145,10 +134,11 @@ static weft_result check_choose_memory(const weft_gate_args *args, const struct 
 {
     WEFT__TRY(weft__check_array(args->topk_idx, args->num_tokens, "topk_idx"));
     WEFT__TRY(weft__check_array(args->topk_weights, args->num_tokens, "topk_weights"));
-    WEFT__TRY(check_address(args->topk_idx, wp_dtype_bytes(args->index_type), "topk_idx"));
-    WEFT__TRY(check_address(args->topk_weights, sizeof(float), "topk_weights"));
-    WEFT__TRY(check_address(args->bias, sizeof(float), "bias"));
-    WEFT__TRY(check_address(args->num_tokens_per_expert, sizeof(int32_t), "num_tokens_per_expert"));
+    WEFT__TRY(weft__check_address(args->topk_idx, wp_dtype_bytes(args->index_type), "topk_idx"));
+    WEFT__TRY(weft__check_address(args->topk_weights, sizeof(float), "topk_weights"));
+    WEFT__TRY(weft__check_address(args->bias, sizeof(float), "bias"));
+    WEFT__TRY(
+        weft__check_address(args->num_tokens_per_expert, sizeof(int32_t), "num_tokens_per_expert"));
     const struct weft__extent extents[] = {
         extent_of_logits(common),
         extent_of_experts(common, "bias", WEFT__EXTENT_READ, args->bias, sizeof(float)),
@@ -170,9 +160,9 @@ static weft_result check_backward_memory(const weft_gate_backward_args *args,
     WEFT__TRY(weft__check_array(args->topk_idx, args->num_tokens, "topk_idx"));
     WEFT__TRY(weft__check_array(args->grad_weights, args->num_tokens, "grad_weights"));
     WEFT__TRY(weft__check_array(args->grad_logits, args->num_tokens, "grad_logits"));
-    WEFT__TRY(check_address(args->topk_idx, wp_dtype_bytes(args->index_type), "topk_idx"));
-    WEFT__TRY(check_address(args->grad_weights, sizeof(float), "grad_weights"));
-    WEFT__TRY(check_address(args->grad_logits, sizeof(float), "grad_logits"));
+    WEFT__TRY(weft__check_address(args->topk_idx, wp_dtype_bytes(args->index_type), "topk_idx"));
+    WEFT__TRY(weft__check_address(args->grad_weights, sizeof(float), "grad_weights"));
+    WEFT__TRY(weft__check_address(args->grad_logits, sizeof(float), "grad_logits"));
     const struct weft__extent extents[] = {
         extent_of_logits(common),
         extent_of_experts(common, "expert_mask", WEFT__EXTENT_READ, args->expert_mask, 1),
@@ -253,8 +243,9 @@ weft_result weft_gate_balance(weft_comm *comm, const weft_gate_balance_args *giv
     WEFT__TRY(weft__check_range(args.num_experts, 1, WEFT_GATE_MAX_EXPERTS, "num_experts"));
     WEFT__TRY(weft__check_not_null(args.bias, "bias"));
     WEFT__TRY(weft__check_not_null(args.num_tokens_per_expert, "num_tokens_per_expert"));
-    WEFT__TRY(check_address(args.bias, sizeof(float), "bias"));
-    WEFT__TRY(check_address(args.num_tokens_per_expert, sizeof(int32_t), "num_tokens_per_expert"));
+    WEFT__TRY(weft__check_address(args.bias, sizeof(float), "bias"));
+    WEFT__TRY(
+        weft__check_address(args.num_tokens_per_expert, sizeof(int32_t), "num_tokens_per_expert"));
     WEFT__TRY(check_finite(args.step, "step"));
     const uint64_t num_experts = (uint64_t)args.num_experts;
     const struct weft__extent extents[] = {

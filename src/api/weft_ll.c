@@ -6,7 +6,6 @@
 #include "api/destroy.h"
 #include "api/log_job.h"
 #include "api/structs.h"
-#include "net/attach.h"
 
 static weft_result check_quantisation(const weft_ll_config *config)
 {
@@ -28,11 +27,6 @@ static weft_result check_masks(const weft_ep *ep, const weft_ll_config *config)
     if (config->route == WEFT_LL_RELAYED)
         return weft__invalid("route is WEFT_LL_RELAYED and on_missing is WEFT_LL_MASK: with masks "
                              "route must be WEFT_LL_STRAIGHT");
-    if (ep->comm->network != NULL && ep->comm->network->nic != NULL)
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "on_missing is WEFT_LL_MASK and WEFT_NET_INITIATOR is model, whose "
-                           "queue to a missing rank holds up others when it is full: take "
-                           "WEFT_LL_FAIL, or host");
     return weft__check_range(config->max_tokens, 1, INT32_MAX / ep->comm->num_ranks / each,
                              "max_tokens");
 }

@@ -141,9 +141,8 @@ static weft_result check_outputs_by_expert(struct list *list, const weft_ll_disp
         num_local * (uint64_t)ep->comm->num_ranks, sizeof *args->row_ranges);
     add(list, "total_rows_per_expert", WEFT__EXTENT_WRITTEN, args->total_rows_per_expert, num_local,
         sizeof *args->total_rows_per_expert);
-    if ((uintptr_t)args->expert_signals % sizeof *args->expert_signals != 0)
-        return weft__invalid("expert_signals is %p, must be aligned to 8",
-                             (const void *)args->expert_signals);
+    WEFT__TRY(
+        weft__check_address(args->expert_signals, sizeof *args->expert_signals, "expert_signals"));
     add(list, "expert_signals", WEFT__EXTENT_WRITTEN, args->expert_signals, num_local,
         sizeof *args->expert_signals);
     return WEFT_OK;
@@ -276,6 +275,7 @@ static weft_result check_signals(struct list *list, const weft_ll_combine_args *
     WEFT__TRY(weft__check_range(args->rows_per_signal, 0, INT32_MAX, "rows_per_signal"));
     if (args->signal_value == 0)
         return weft__invalid("signal_value is 0, must be 1 or more with row_signals");
+    WEFT__TRY(weft__check_address(args->row_signals, sizeof *args->row_signals, "row_signals"));
     add(list, "row_signals", WEFT__EXTENT_READ, args->row_signals,
         (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank) *
             (uint64_t)weft__ll_words_per_expert(ll, args),

@@ -32,9 +32,7 @@ static weft_result find_word(const weft_comm *comm, const uint64_t *word, const 
                              uint64_t *place)
 {
     WEFT__TRY(weft__check_not_null(word, name));
-    if ((uintptr_t)word % sizeof *word != 0)
-        return weft__invalid("%s is %p, must be aligned to %zu bytes", name, (const void *)word,
-                             sizeof *word);
+    WEFT__TRY(weft__check_address(word, sizeof *word, name));
     return weft__heap_offset(comm->heap, word, sizeof *word, name, place);
 }
 

@@ -207,6 +207,8 @@ weft_result weft__comm_grow(weft_comm *comm, const weft_unique_id *id, int32_t n
         weft__origin_withdraw(&origin, result);
     else
         result = weft__origin_create(&origin, grown);
+    if (result == WEFT_ERROR_SYSTEM) /* perhaps the rendezvous died with a rank */
+        result = weft__comm_find_cause(comm, result);
     if (result == WEFT_OK)
         (*grown)->parent_ranks = parent_ranks;
     else

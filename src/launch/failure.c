@@ -22,11 +22,10 @@ static void fail_wait(weft_comm *comm, enum weft__call call, const struct wp_fai
     const struct wp_wait_site *site = &failure->site;
     const struct weft__wait direct = {
         .rank = site->rank, .call = (int32_t)call, .exchange = site->exchange};
-    static const char *const phases[] = {[WP_PHASE_START] = "start",
-                                         [WP_PHASE_FINISH] = "finish",
-                                         [WP_PHASE_DATA] = "send",
-                                         [WP_PHASE_ACCESS] = "answer an access to its heap",
-                                         [WP_PHASE_CREDIT] = "receive"};
+    static const char *const phases[] = {
+        [WP_PHASE_START] = "start",    [WP_PHASE_FINISH] = "finish",
+        [WP_PHASE_DATA] = "send",      [WP_PHASE_ACCESS] = "answer an access to its heap",
+        [WP_PHASE_CREDIT] = "receive", [WP_PHASE_FLUSH] = "take what it was sent"};
     const int is_gone = failure->kind == WP_FAILURE_RANK_GONE;
     struct weft__culprit culprit;
     char why[80];

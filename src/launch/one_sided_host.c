@@ -2,6 +2,7 @@
 #include "launch/one_sided_host.h"
 
 #include "memory/windows.h"
+#include "net/attach.h"
 #include "programs/one_sided/mapped_access.h"
 #include "programs/one_sided/remote_access.h"
 #include "programs/one_sided/wait_until.h"
@@ -68,14 +69,33 @@ static weft_result launch_remote(weft_comm *comm, const struct wp_access *access
     return launch(comm, stream, WP_PROGRAM_remote_access, one_warp, &args, sizeof args);
 }
 
-weft_result weft__one_sided_access(weft_comm *comm, const struct wp_access *access,
+/* Whether nobody but NICs adds to words of the rank: no rank of its node has it mapped, and it adds
+ * by its own NIC, too. */
+static int is_added_to_by_nics(const weft_comm *comm, int32_t rank)
+{
+    const int32_t *node_of_rank = comm->topology.node_of_rank;
+    int32_t num_there = 0;
+    if (comm->network == NULL || comm->network->nic == NULL)
+        return 0;
+    for (int32_t other = 0; other < comm->num_ranks; other++)
+        num_there += node_of_rank[other] == node_of_rank[rank];
+    return num_there == 1;
+}
+
+weft_result weft__one_sided_access(weft_comm *comm, const struct wp_access *asked,
                                    weft_stream *stream)
 {
-    WEFT__TRY(check_rank(comm, access->rank));
-    if (access->num_bytes == 0 && !wp_access_has_add(access))
+    struct wp_access access = *asked;
+    const int has_add = wp_access_has_add(&access);
+    WEFT__TRY(check_rank(comm, access.rank));
+    if (access.num_bytes == 0 && !has_add)
         return WEFT_OK;
-    return weft__heap_bases(comm->heap)[access->rank] != NULL ? launch_mapped(comm, access, stream)
-                                                              : launch_remote(comm, access, stream);
+    access.adders = is_added_to_by_nics(comm, access.rank) ? WP_ACCESS_ADDED_BY_NETWORK
+                                                           : WP_ACCESS_ADDED_BY_ALL;
+    const int is_mapped = weft__heap_bases(comm->heap)[access.rank] != NULL;
+    return is_mapped && !(has_add && access.adders == WP_ACCESS_ADDED_BY_NETWORK)
+               ? launch_mapped(comm, &access, stream)
+               : launch_remote(comm, &access, stream);
 }
 
 /* ---------------------------------------------------------------- waits */

@@ -387,6 +387,7 @@ WP_FN struct wp_access wp_counted_put(int32_t rank, uint64_t source, uint64_t ta
                                   WP_ACCESS_MAY_BE_LOST,
                                   WP_ACCESS_AT_ONCE,
                                   WP_ACCESS_ADDED_BY_NETWORK,
+                                  0,
                                   0};
     return put;
 }

@@ -32,7 +32,7 @@ void weft__on_host_end_awaited_words(const struct weft__grid *grid);
 
 /* The table of a machine, in the file that has its stream_* and event_* functions. */
 #define WEFT__ON_HOST_MACHINE(machine_name, machine_start, machine_stop, machine_describe_network, \
-                              machine_copy, machine_network_free)                                  \
+                              machine_copy, machine_network_free, machine_choose_grid)             \
     {                                                                                              \
         .hooks = {.name = machine_name,                                                            \
                   .attach = weft__on_host_attach,                                                  \
@@ -48,7 +48,7 @@ void weft__on_host_end_awaited_words(const struct weft__grid *grid);
         .staging_alloc = weft__on_host_network_alloc, .network_free = machine_network_free,        \
         .copy = machine_copy, .check_pointer = weft__on_host_check_pointer,                        \
         .find_block = weft__on_host_find_block, .share_block = weft__on_host_share_block,          \
-        .close_block = weft__on_host_close_block, .choose_grid = weft__on_host_choose_grid,        \
+        .close_block = weft__on_host_close_block, .choose_grid = machine_choose_grid,              \
         .max_blocks = 1, .max_warps = WEFT_MAX_WARPS, .collect_failure = weft__on_host_do_nothing, \
         .stream_wrap = stream_wrap, .stream_is_capturing = weft__on_host_stream_is_capturing,      \
         .launch = stream_launch, .wait_launches = wait_launches, .stream_create = stream_create,   \

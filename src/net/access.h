@@ -45,9 +45,13 @@ struct wp_access {
     uint64_t target;    /* there; of a get and a fetch-add here */
     uint64_t num_bytes; /* of a put or get */
     uint64_t word, add; /* of a signal or fetch-add: 64 bits there, aligned to 8 */
-    enum wp_access_loss loss;
-    enum wp_access_start start : 16;
+    enum wp_access_loss loss : 8;
+    enum wp_access_start start : 8;
     enum wp_access_adders adders : 16;
+    /* Of one that may be lost: so many milliseconds its post waits for room in a queue to the rank
+     * that does not move; then the queue has failed, and all behind it is lost, too. 0: as long as
+     * any wait, which fails the launch. */
+    uint32_t absent_after_ms;
     uint64_t ready; /* the queue's: number + 1, stored last, once the rest is there */
 };
 

@@ -8,6 +8,7 @@
 #include "comm/host/settings.h"
 #include "comm/host/thread.h"
 #include "net/mac.h"
+#include "net/nic/lacks.h"
 #include "net/ports.h"
 
 enum {
@@ -452,6 +453,16 @@ static void append_demand(const struct weft__net_config *config, weft_net_info *
                  "several nodes connects");
 }
 
+static void describe_initiator(weft_net_info *info)
+{
+    char device[WEFT__NIC_NAME_BYTES], lacks[WEFT__NIC_LACKS_BYTES];
+    weft__nic_find_lacks(&weft__sysfs_of_host, device, lacks);
+    if (lacks[0] != '\0')
+        snprintf(info->gpu_initiator, sizeof(info->gpu_initiator), "no: %s", lacks);
+    else
+        snprintf(info->gpu_initiator, sizeof(info->gpu_initiator), "possible, by %s", device);
+}
+
 /* The choice of the settings. */
 static weft_result describe_choice(weft_net_info *info)
 {
@@ -467,6 +478,7 @@ static weft_result describe_choice(weft_net_info *info)
     snprintf(info->engine, sizeof(info->engine), "%s", engine);
     if (result == WEFT_OK)
         append_demand(&config, info);
+    describe_initiator(info);
     return WEFT_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "comm/host/settings.h"
 #include "net/devices.h"
 #include "net/net_internal.h"
+#include "net/nic/lacks.h"
 
 static const struct weft__net_engine *const engines[] = {&weft__net_tcp, &weft__net_ucx};
 enum { NUM_ENGINES = sizeof(engines) / sizeof(engines[0]) };
@@ -51,12 +52,22 @@ static weft_result choose_automatically(const struct weft__net_config *config,
     return WEFT_OK;
 }
 
+static weft_result refuse_gpu(void)
+{
+    char device[WEFT__NIC_NAME_BYTES], lacks[WEFT__NIC_LACKS_BYTES];
+    weft__nic_find_lacks(&weft__sysfs_of_host, device, lacks);
+    if (lacks[0] != '\0')
+        return weft__error(WEFT_ERROR_UNSUPPORTED, "WEFT_NET_INITIATOR is gpu; here %s", lacks);
+    return weft__error(WEFT_ERROR_UNSUPPORTED,
+                       "WEFT_NET_INITIATOR is gpu; %s could serve it, but programs on GPUs do not "
+                       "post to a NIC yet: it must be host or model",
+                       device);
+}
+
 static weft_result check_initiator(const struct weft__net_config *config)
 {
     if (config->initiator == WEFT__NET_BY_GPU)
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "WEFT_NET_INITIATOR is gpu; weft cannot make the queues of a NIC in "
-                           "memory of a GPU yet: it must be host or model");
+        return refuse_gpu();
     if (config->initiator == WEFT__NET_BY_MODEL && !weft__net_is_automatic(config) &&
         strcmp(config->engine, weft__net_tcp.name) != 0)
         return weft__error(WEFT_ERROR_UNSUPPORTED,

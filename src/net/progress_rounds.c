@@ -237,16 +237,29 @@ int weft__progress_nic_is_idle(const struct weft__progress *progress)
     return progress->options.nic == NULL || weft__nic_adapter_is_idle(progress->options.nic);
 }
 
+/* Before the net ends the connection, which the peer would tell in its own words. */
+static void lose_peer(struct weft__progress *progress, const struct weft__nic_failure *failure)
+{
+    progress->news[failure->peer] = WEFT__TOLD;
+    if (progress->options.on_peer_failure != NULL)
+        progress->options.on_peer_failure(progress->options.context, failure->peer,
+                                          failure->message);
+    weft__net_fail_peer(progress->net, failure->peer, "%s", failure->message);
+}
+
 int weft__progress_step_nic(struct weft__progress *progress)
 {
     struct weft__nic_failure failure;
     if (progress->options.nic == NULL)
         return 0;
     const int num_events = weft__nic_adapter_step(progress->options.nic);
-    while (weft__nic_adapter_next_failure(progress->options.nic, &failure))
-        if (progress->options.on_failure != NULL)
+    while (weft__nic_adapter_next_failure(progress->options.nic, &failure)) {
+        if (failure.kind == WEFT__NIC_PEER_IS_LOST)
+            lose_peer(progress, &failure);
+        else if (progress->options.on_failure != NULL)
             progress->options.on_failure(progress->options.context, failure.peer, failure.result,
                                          failure.message);
+    }
     return num_events;
 }
 

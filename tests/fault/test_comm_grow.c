@@ -18,7 +18,8 @@ struct board {
 
 struct plan {
     int32_t victim;
-    uint64_t seed; /* of when it is killed */
+    uint64_t seed;    /* of when it is killed */
+    enum ranks_id id; /* where the rendezvous is */
 };
 
 static int is_member(const struct ranks_context *context)
@@ -79,6 +80,7 @@ static int end(weft_comm *comm)
 static int run(const struct plan *plan, uint64_t may_die, rank_function function)
 {
     struct ranks_options options = victim_options(NUM_RANKS, may_die, plan, sizeof *plan);
+    options.id = plan->id;
     options.shared_bytes = sizeof(struct board);
     return ranks_run_with(&options, function);
 }
@@ -110,10 +112,29 @@ TEST(a_new_rank_that_does_not_come)
 
 /* ---------------------------------------------------------------- death */
 
+/* The rendezvous dies with the victim. */
+static int loses_rendezvous(const struct plan *plan)
+{
+    return plan->id == RANKS_ID_BY_RANK_0 && plan->victim == 0;
+}
+
+/* Who knows no rank yet knows only that the rendezvous is gone. */
+static int check_alone(weft_result result)
+{
+    if (result == WEFT_ERROR_TIMEOUT)
+        CHECK_ERROR(result, WEFT_ERROR_TIMEOUT, "found no rendezvous");
+    else
+        CHECK_ERROR(result, WEFT_ERROR_SYSTEM, "the rendezvous is gone");
+    return 0;
+}
+
 /* `result` names the victim: its death, or that it did not come, if it is a new rank that nobody
  * has seen. */
 static int check_named(struct ranks_context *context, weft_result result)
 {
+    if (loses_rendezvous(context->argument) && !is_member(context) &&
+        result != WEFT_ERROR_RANK_FAILED)
+        return check_alone(result);
     const struct victim *victim = context->shared;
     const double delay_s = clock_s() - victim->strike_time_s;
     char died[32], absent[32];
@@ -126,6 +147,16 @@ static int check_named(struct ranks_context *context, weft_result result)
     CHECK_ERROR(result, WEFT_ERROR_RANK_FAILED, died);
     CHECK(delay_s < 2, "it took %.3f s to learn of the death", delay_s);
     return 0;
+}
+
+/* Members are told of a death among them. At the deadline a new rank is missed, or misses the
+ * rendezvous. */
+static uint32_t deadline_ms(const struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    return plan->victim >= NUM_MEMBERS || (loses_rendezvous(plan) && !is_member(context))
+               ? tests_deadline_ms(SHORT_MS)
+               : 0;
 }
 
 /* A member dies, and never calls. New ranks know nothing of it but what the others tell them: those
@@ -144,7 +175,7 @@ static int die_before(struct ranks_context *context)
     if (context->rank == NUM_RANKS - 1)
         for (int i = 0; i < 2; i++)
             nanosleep(&while_others_wait, NULL);
-    return check_named(context, grow(context, comm, 0, 0, &grown)) || end(comm);
+    return check_named(context, grow(context, comm, 0, deadline_ms(context), &grown)) || end(comm);
 }
 
 TEST(a_member_that_dies_before)
@@ -152,6 +183,12 @@ TEST(a_member_that_dies_before)
     for (struct plan plan = {.victim = 0}; plan.victim < tests_rounds(NUM_MEMBERS, 1);
          plan.victim++)
         assert_int_equal(run(&plan, 1u << plan.victim, die_before), 0);
+}
+
+TEST(the_member_with_the_rendezvous_dies_before)
+{
+    const struct plan plan = {.id = RANKS_ID_BY_RANK_0};
+    assert_int_equal(run(&plan, 1, die_before), 0);
 }
 
 /* A rank dies while all meet, or soon after. */
@@ -163,9 +200,7 @@ static int die_meanwhile(struct ranks_context *context)
         return 1;
     if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
         return 1;
-    /* The members are told of a death among them. A new rank is missed at the deadline. */
-    const uint32_t timeout_ms = plan->victim < NUM_MEMBERS ? 0 : tests_deadline_ms(SHORT_MS);
-    weft_result result = grow(context, comm, 0, timeout_ms, &grown);
+    weft_result result = grow(context, comm, 0, deadline_ms(context), &grown);
     if (victim_is_self(context))
         victim_await_strike(context);
     const int has_grown = result == WEFT_OK;
@@ -174,14 +209,26 @@ static int die_meanwhile(struct ranks_context *context)
     return check_named(context, result) || (has_grown && end(grown)) || end(comm);
 }
 
+static void kill_meanwhile(const struct plan *plan)
+{
+    if (run(plan, 1u << plan->victim, die_meanwhile) != 0)
+        fail_msg("victim %d, seed %llu", plan->victim, (unsigned long long)plan->seed);
+}
+
 TEST(a_rank_that_dies_meanwhile)
 {
     const uint64_t num_seeds = (uint64_t)tests_rounds(6 * NUM_RANKS, 2);
     for (struct plan plan = {.seed = 1}; plan.seed <= num_seeds; plan.seed++) {
         plan.victim = (int32_t)(plan.seed % NUM_RANKS);
-        if (run(&plan, 1u << plan.victim, die_meanwhile) != 0)
-            fail_msg("victim %d, seed %llu", plan.victim, (unsigned long long)plan.seed);
+        kill_meanwhile(&plan);
     }
+}
+
+TEST(the_member_with_the_rendezvous_dies_meanwhile)
+{
+    const uint64_t num_seeds = (uint64_t)tests_rounds(24, 1);
+    for (struct plan plan = {.id = RANKS_ID_BY_RANK_0}; plan.seed < num_seeds; plan.seed++)
+        kill_meanwhile(&plan);
 }
 
 /* ---------------------------------------------------------------- giving up */

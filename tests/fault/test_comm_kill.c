@@ -255,6 +255,40 @@ TEST(a_shrunk_communicator_goes_on)
     }
 }
 
+/* The rendezvous dies with rank 0: before the others shrink, or while they wait for rank 3. */
+static int shrink_without_rendezvous(struct ranks_context *context)
+{
+    const int is_awaited = ((const struct plan *)context->argument)->moment == AT_RANDOM;
+    const struct timespec while_others_wait = {0, 300000000};
+    weft_comm *comm, *next;
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
+    victim_choose(context, 0);
+    if (victim_is_self(context)) {
+        if (is_awaited)
+            nanosleep(&while_others_wait, NULL);
+        victim_strike(context, SIGKILL);
+    }
+    if (context->rank != NUM_RANKS - 1) {
+        if (!is_awaited)
+            CHECK_ERROR(weft_comm_host_barrier(comm), WEFT_ERROR_RANK_FAILED, "rank 0 died");
+        CHECK_ERROR(weft_comm_shrink(comm, NULL, 0, NULL, &next), WEFT_ERROR_RANK_FAILED,
+                    "rank 0 died, and with it the rendezvous");
+        CHECK(clock_s() - ((struct victim *)context->shared)->strike_time_s < 2, "it took long");
+    }
+    ranks_barrier(context);
+    CHECK_OK(weft_comm_destroy(comm));
+    return 0;
+}
+
+TEST(nobody_shrinks_without_the_rendezvous)
+{
+    for (int i = 0; i < tests_rounds(6, 2); i++)
+        assert_int_equal(num_failed(shrink_without_rendezvous,
+                                    (struct plan){.moment = i % 2 ? AT_RANDOM : BETWEEN_GATHERS},
+                                    RANKS_ID_BY_RANK_0),
+                         0);
+}
+
 /* Without the output, which whoever runs the tests reads to its end. */
 static void linger(void)
 {

@@ -18,6 +18,7 @@ enum {
     FUZZ_BLOCKS = 2
 };
 enum { FUZZ_COUNT = 500 }; /* elements, at most, of a collective */
+enum { FUZZ_LAYERS = 2, FUZZ_REPLICAS = 8, FUZZ_COPIES = 4 };
 
 /* A config struct as a caller of a later version of the library has it. */
 #define FUZZ_TAILED(type)                                                                          \
@@ -37,12 +38,14 @@ struct fuzz_arguments {
     weft_ep_handle *ready_handle;   /* laid out with FUZZ_MAX_TOKENS tokens, and notified */
     weft_ll *ll_by_rank, *empty_ll; /* without a result; the latter by expert */
     weft_ll *ready_ll;              /* the same, with one */
+    weft_ll *masked_ll;             /* with masks */
     weft_coll *own_coll;
     char *arena_memory; /* enough for all outputs */
     char *arena_end;    /* of the heap block around it */
     void *heap_memory;
     char outside[4096];                /* not in the heap */
     weft_unique_id id;                 /* of ranks that are alone */
+    weft_unique_id own_id;             /* of this process's rendezvous, to which no rank comes */
     const struct fuzz_arguments *gone; /* with objects that were destroyed */
 
     /* What the next call gets. */
@@ -88,6 +91,16 @@ struct fuzz_arguments {
     FUZZ_TAILED(weft_rma_args) rma;
     FUZZ_TAILED(weft_rows_args) rows;
     FUZZ_TAILED(weft_gate_args) gate;
+    FUZZ_TAILED(weft_gate_backward_args) gate_backward;
+    FUZZ_TAILED(weft_gate_balance_args) gate_balance;
+    FUZZ_TAILED(weft_ep_replicas_args) choose_replicas;
+    FUZZ_TAILED(weft_ep_copies_args) copies;
+    int32_t copies_base[FUZZ_COPIES], copies_experts[FUZZ_COPIES];
+    FUZZ_TAILED(weft_balance_config) balance;
+    float loads[FUZZ_LAYERS * FUZZ_REPLICAS];
+    int32_t replicas[2][FUZZ_LAYERS * FUZZ_REPLICAS]; /* the expert of each */
+    const float *loads_at;                            /* these */
+    int32_t *replicas_at[2];
     weft_coll_choice choices[NUM_COLLECTIVES];
     FUZZ_TAILED(weft_coll_all_to_all_v_args) all_to_all_v;
     FUZZ_TAILED(weft_coll_send_args) coll_send;

@@ -126,6 +126,8 @@ FUZZ_TARGET(comm_create, fill_create, (a->ptr, a->ranks[0], a->ranks[1], a->conf
             FUZZ_NUMBERS(FUZZ_INT32, "rank", ranks[0], -1, INT32_MAX, INT32_MIN),
             FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ranks[1], -1, 0, 65537, INT32_MAX),
             CONFIG_MUTATIONS)
+FUZZ_TARGET(comm_create_from_env, fill_config, (a->config, a->out), undo_create,
+            FUZZ_POINTERS("comm", out, FUZZ_NULL), CONFIG_MUTATIONS)
 FUZZ_TARGET(comm_split, fill_split, (a->comm, a->ranks[0], a->ranks[1], a->config, a->out),
             undo_create, FUZZ_OBJECT("comm", comm), FUZZ_POINTERS("child", out, FUZZ_NULL),
             FUZZ_NUMBERS(FUZZ_INT32, "color", ranks[0], -2, INT32_MIN), CONFIG_MUTATIONS)

@@ -150,6 +150,22 @@ static void fill_slots(struct fuzz_arguments *a, struct rng *rng)
     fuzz_fill_output(a, rng);
 }
 
+/* ---------------------------------------------------------------- masks */
+
+/* Epochs grow from call to call. */
+static void fill_mask(struct fuzz_arguments *a, struct rng *rng)
+{
+    static uint64_t epoch;
+    (void)rng;
+    a->ll = a->masked_ll;
+    a->ptr = a->result_memory;
+    memset(a->result_memory, 0, sizeof(int32_t));
+    a->count = ++epoch;
+}
+
+static const struct fuzz_mutation mask_mutations[] = {
+    FUZZ_OBJECT("ll", ll), FUZZ_OBJECT("stream", stream), FUZZ_POINTERS("mask", ptr, FUZZ_NULL)};
+
 /* ---------------------------------------------------------------- the objects that stay */
 
 int fuzz_set_up_ll(struct fuzz_arguments *a)
@@ -161,6 +177,9 @@ int fuzz_set_up_ll(struct fuzz_arguments *a)
     config.num_topk = FUZZ_TOPK;
     config.dtype = WEFT_FP32;
     CHECK_OK(weft_ll_create(a->own_ep, &config, &a->ll_by_rank));
+    config.on_missing = WEFT_LL_MASK;
+    CHECK_OK(weft_ll_create(a->own_ep, &config, &a->masked_ll));
+    config.on_missing = WEFT_LL_FAIL;
     config.layout = WEFT_LL_BY_EXPERT;
     config.expert_capacity = CAPACITY;
     config.answer = WEFT_LL_ANSWER_ROWS;
@@ -213,6 +232,11 @@ FUZZ_TARGET(ll_combine, fill_combine, (a->ll, a->config, a->stream), fuzz_wait,
             FUZZ_POINTERS("out", ll_combine.known.out, FUZZ_NULL),
             FUZZ_FIELD(ll_combine, signal_value, 1, -1),
             FUZZ_FIELD(ll_combine, rows_per_signal, 1, -1))
+FUZZ_TARGET_AS(ll_mask, fill_mask, (a->ll, a->ptr, a->stream), fuzz_wait, mask)
+FUZZ_TARGET_AS(ll_query_mask, fill_mask, (a->ll, a->ptr, a->stream), fuzz_wait, mask)
+FUZZ_TARGET(ll_unmask, fill_mask, (a->ll, a->ptr, a->count, a->stream), fuzz_wait,
+            FUZZ_OBJECT("ll", ll), FUZZ_OBJECT("stream", stream),
+            FUZZ_POINTERS("mask", ptr, FUZZ_NULL), FUZZ_NUMBERS(FUZZ_INT64, "epoch", count, 0))
 FUZZ_TARGET_BY(ll_release, ll_release, fill_release, call_release, NULL, FUZZ_OBJECT("ll", ll),
                FUZZ_OBJECT("stream", stream))
 FUZZ_TARGET(ll_query_slots, fill_slots, (a->ll, a->out), NULL, FUZZ_OBJECT("ll", ll),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_api_arguments [SEED [ITERATIONS]]: calls with arguments drawn at random, valid and invalid.
+/* fuzz_api_arguments [--list | SEED [ITERATIONS]]: calls with arguments drawn at random, valid and
+ * invalid; or the names of the calls.
  * Every call returns; an invalid one gives an error whose message names an argument that is wrong;
  * a valid one succeeds; test_ep_shapes and test_coll_shapes compare results. Failures tell the seed
  * that brings them back. */
@@ -53,6 +54,7 @@ static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
     void *memory;
     const size_t arena_bytes = 1 << 16;
     a->id = context->id;
+    CHECK_OK(weft_unique_id_create(&a->own_id));
     CHECK_OK(weft_comm_create(
         &context->id, 0, 1, WEFT_ARGS(weft_comm_config, .heap_max_bytes = 64 << 20), &a->own_comm));
     CHECK_OK(weft_stream_create(a->own_comm, &a->own_stream));
@@ -304,8 +306,17 @@ static int fuzz_arguments_of_calls(struct plan *plan)
     return num_failed;
 }
 
+static int list_calls(void)
+{
+    for (int32_t i = 0; i < fuzz_num_targets(); i++)
+        puts(fuzz_target(i)->name);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--list") == 0)
+        return list_calls();
     struct plan plan = {.seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1,
                         .num_iterations =
                             argc > 2 ? strtoll(argv[2], NULL, 0) : tests_grid_size(200000, 20000),

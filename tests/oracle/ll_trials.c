@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/ll_trials.h"
 
+#include "harness/cmocka.h"
+#include "harness/machine.h"
 #include "oracle/ll_seat.h"
 
 enum { NUM_STEPS = 5 };
@@ -158,4 +160,54 @@ struct ll_trial ll_trial_between_nodes(enum ll_way way, size_t i)
     if (trial.problem.answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)
         trial.problem.answer = WEFT_LL_ANSWER_ROWS;
     return trial;
+}
+
+/* ---------------------------------------------------------------- runs */
+
+void ll_trial_run_as(struct ll_trial *trial, weft_ll_carrier carrier, enum ranks_mode mode)
+{
+    const struct ll_case *problem = &trial->problem;
+    trial->problem.carrier = carrier;
+    if (ranks_run(mode, problem->num_ranks, ll_trial_run, trial) != 0)
+        fail_msg("case \"%s\", way %d, carrier %d, route %d, %d rows of a word", problem->name,
+                 (int)trial->way, (int)carrier, (int)problem->route, problem->late_rows);
+}
+
+void ll_trial_run_carried(struct ll_trial *trial, enum ranks_mode mode)
+{
+    ll_trial_run_as(trial, WEFT_LL_SIGNALS, mode);
+    for (int carrier = WEFT_LL_PACKETS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++)
+        if (ll_suits(&trial->problem, (weft_ll_carrier)carrier))
+            ll_trial_run_as(trial, (weft_ll_carrier)carrier, mode);
+}
+
+void ll_trials_by_expert(enum ranks_mode mode, enum ll_way first_way,
+                         void (*prepare)(struct ll_trial *trial, size_t i))
+{
+    const size_t step = (size_t)tests_grid_size(1, 4);
+    for (size_t i = 0, num_done = 0; i < ll_num_cases(); i++) {
+        struct ll_trial trial = ll_trial_of((enum ll_way)((first_way + i) % LL_NUM_WAYS), i);
+        if (trial.problem.layout != WEFT_LL_BY_EXPERT || num_done++ % step != 0)
+            continue;
+        prepare(&trial, i);
+        ll_trial_run_carried(&trial, mode);
+    }
+}
+
+void ll_trials_by_expert_over_nodes(void (*prepare)(struct ll_trial *trial, size_t i))
+{
+    enum { NUM_NODES = 2, NUM_LOCAL = 2 };
+    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(3, 9)) {
+        struct ll_trial trial = ll_trial_between_nodes((enum ll_way)(i % LL_NUM_WAYS), i);
+        if (trial.problem.layout != WEFT_LL_BY_EXPERT)
+            continue;
+        trial.num_nodes = NUM_NODES;
+        trial.problem.num_ranks = NUM_NODES * NUM_LOCAL;
+        trial.problem.node_ranks = NUM_LOCAL;
+        prepare(&trial, i);
+        for (int route = WEFT_LL_STRAIGHT; route <= WEFT_LL_RELAYED; route++) {
+            trial.problem.route = (weft_ll_route)route;
+            ll_trial_run_as(&trial, WEFT_LL_AUTO, RANKS_THREADS);
+        }
+    }
 }

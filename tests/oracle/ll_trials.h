@@ -30,3 +30,15 @@ size_t ll_num_cases(void);
 struct ll_trial ll_trial_of(enum ll_way way, size_t i);
 /* The same for ranks of several nodes, where weights do not come late: rows are answered. */
 struct ll_trial ll_trial_between_nodes(enum ll_way way, size_t i);
+
+/* Runs the trial on its ranks; fails the test if a rank does. */
+void ll_trial_run_as(struct ll_trial *trial, weft_ll_carrier carrier, enum ranks_mode mode);
+/* By signals, and in all packets that suit the trial. */
+void ll_trial_run_carried(struct ll_trial *trial, enum ranks_mode mode);
+
+/* Runs all cases by expert, or in the small grid some, in ways in turn. `prepare` changes each
+ * first. */
+void ll_trials_by_expert(enum ranks_mode mode, enum ll_way first_way,
+                         void (*prepare)(struct ll_trial *trial, size_t i));
+/* The same on two nodes of two ranks, a third of the cases, on both routes. */
+void ll_trials_by_expert_over_nodes(void (*prepare)(struct ll_trial *trial, size_t i));

@@ -111,7 +111,7 @@ static int check_factors(struct seat *seat, enum coll_operation operation)
                        "WEFT_BF16 (3), WEFT_FP16 (4), WEFT_FP32 (5)") ||
         REFUSED_PREMUL(args.dtype, WEFT_FP64, "dtype of WEFT_PREMUL_SUM is", "WEFT_FP64 (6)", "") ||
         REFUSED_PREMUL(args.factor_at, (const float *)((const char *)factor + 2), "factor_at is",
-                       "", "multiple of 4") ||
+                       "", "aligned to 4 bytes") ||
         (has_output && REFUSED_PREMUL(args.factor_at, (const float *)seat->recv.data, "factor_at",
                                       "recv", "overlap")))
         return 1;

@@ -6,7 +6,7 @@
 #include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"
-#include "oracle/gate.h"
+#include "workload/gate_oracle.h"
 #include "workload/rng.h"
 
 enum { EXPERTS = 256, TOPK = 8, TOKENS = 5 };
@@ -65,7 +65,9 @@ static int run_cases(struct actor *actor, int32_t step, int32_t max_tokens, stru
         CHECK(drawn.end <= GATE_BLOCK_BYTES, "%zu bytes", drawn.end);
         if (put(actor))
             return 1;
-        CHECK_OK(gate_case_enqueue(&drawn, actor->block, actor->comm, actor->stream));
+        const struct gate_calls calls = gate_case_calls(&drawn, actor->block);
+        CHECK_OK(weft_gate_choose(actor->comm, &calls.choose, actor->stream));
+        CHECK_OK(weft_gate_backward(actor->comm, &calls.backward, actor->stream));
         if (get(actor))
             return 1;
         const char *wrong =
@@ -236,7 +238,7 @@ TEST_ON_RANKS(refusals_name_the_argument, RANKS_THREADS, 1)
     BOTH_REFUSED(weights, (weft_gate_weights)2, "weights is 2, allowed are ");
     BOTH_REFUSED(scale, INFINITY, "scale is inf, must be finite");
     BOTH_REFUSED(logits, NULL, "logits is NULL");
-    BOTH_REFUSED(logits, actor.block + 1, "must be a multiple of 2");
+    BOTH_REFUSED(logits, actor.block + 1, "must be aligned to 2 bytes");
     BOTH_REFUSED(logits_stride_bytes, 510, "logits_stride_bytes is 510, allowed are 0 and 512");
     BOTH_REFUSED(topk_idx, NULL, "topk_idx is NULL");
     REFUSED(topk_weights, NULL, "topk_weights is NULL");
@@ -262,7 +264,7 @@ TEST_ON_RANKS(arrays_must_be_aligned, RANKS_THREADS, 1)
     struct actor actor;
     if (open_actor(context, &actor))
         return 1;
-    BOTH_REFUSED(topk_idx, actor.block + 8196, "must be a multiple of 8");
+    BOTH_REFUSED(topk_idx, actor.block + 8196, "must be aligned to 8 bytes");
     REFUSED(bias, (float *)(actor.block + 8194), "bias is ");
     REFUSED(topk_weights, (float *)(actor.block + 12290), "topk_weights is ");
     REFUSED(num_tokens_per_expert, (int32_t *)(actor.block + 16385), "num_tokens_per_expert is ");

@@ -2,6 +2,7 @@
 /* The initiator of what programs send (WEFT_NET_INITIATOR): the ranks agree, one that there is not
  * is refused, and queues of the model of a NIC carry all that operations send, through a heap that
  * grows. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "harness/cmocka.h"
@@ -45,7 +46,7 @@ static int be_refused(struct ranks_context *context)
     }
 
 #define INITIATORS "WEFT_NET_INITIATOR is host on rank 0 and model on rank 3"
-#define LACKS      "WEFT_NET_INITIATOR is gpu; weft cannot make the queues of a NIC"
+#define LACKS      "WEFT_NET_INITIATOR is gpu; "
 #define NO_RDMA    "engine tcp, which has no RDMA; WEFT_NET_TRANSPORT is rdma"
 REFUSED(ranks_must_have_the_same, "host", "model", "tcp", "any", WEFT_ERROR_MISMATCH, INITIATORS,
         INITIATORS)
@@ -95,6 +96,99 @@ static int put_over_steps(struct ranks_context *context, weft_comm *comm, weft_s
         CHECK(rows[i] == byte_of(partner_of(context), i), "byte %zu is %d", i, rows[i]);
     free(rows);
     return 0;
+}
+
+/* All ranks add to words of rank 0, which is alone on its node: so its NIC makes all adds, its own
+ * ones, too, and tickets are taken once each. */
+enum { NUM_ROUNDS = 20 };
+
+struct counters {
+    uint64_t num_added, num_signalled, num_tickets, num_rows;
+    uint64_t tickets[NUM_ROUNDS];
+    unsigned char source[100], row[100];
+};
+
+static int add_to_all(struct ranks_context *context, weft_comm *comm, weft_stream *stream,
+                      struct counters *counters)
+{
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        CHECK_OK(weft_rma_add(
+            comm, WEFT_ARGS(weft_rma_args, .word = &counters->num_added, .value = 1, .rank = 0),
+            stream));
+        CHECK_OK(weft_rma_signal(
+            comm, WEFT_ARGS(weft_rma_args, .word = &counters->num_signalled, .value = 2, .rank = 0),
+            stream));
+        CHECK_OK(
+            weft_rma_fetch_add(comm,
+                               WEFT_ARGS(weft_rma_args, .before = &counters->tickets[round],
+                                         .word = &counters->num_tickets, .value = 1, .rank = 0),
+                               stream));
+        CHECK_OK(weft_rma_put_signal(
+            comm,
+            WEFT_ARGS(weft_rma_args, .dst = counters->row, .src = counters->source,
+                      .bytes = sizeof counters->row, .word = &counters->num_rows, .value = 1,
+                      .rank = (context->rank + 1) % NUM_RANKS),
+            stream));
+        CHECK_OK(weft_rma_wait_until(
+            comm,
+            WEFT_ARGS(weft_rma_args, .word = &counters->num_rows, .value = (uint64_t)round + 1),
+            stream));
+    }
+    CHECK_OK(weft_rma_quiet(comm, stream));
+    CHECK_OK(weft_stream_synchronize(stream));
+    return 0;
+}
+
+static int check_tickets(struct ranks_context *context, const struct counters *counters)
+{
+    _Atomic int32_t *taken = context->shared;
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        CHECK(counters->tickets[round] < NUM_RANKS * NUM_ROUNDS, "ticket %llu",
+              (unsigned long long)counters->tickets[round]);
+        CHECK(atomic_fetch_add(&taken[counters->tickets[round]], 1) == 0,
+              "ticket %llu is taken twice", (unsigned long long)counters->tickets[round]);
+    }
+    return 0;
+}
+
+static int add_by_nics(struct ranks_context *context)
+{
+    enum { ADDS = NUM_RANKS * NUM_ROUNDS };
+    static const struct counters zeros;
+    weft_net_info info = WEFT_INIT(weft_net_info);
+    void *memory;
+    setenv("WEFT_NET_INITIATOR", "model", 1);
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_RANKS));
+    weft_stream *const stream = ranks_stream(context);
+    CHECK_OK(weft_heap_alloc(comm, sizeof zeros, &memory));
+    struct counters *counters = memory;
+    *counters = zeros;
+    memset(counters->source, 10 + context->rank, sizeof counters->source);
+    CHECK_OK(weft_comm_host_barrier(comm));
+    if (add_to_all(context, comm, stream, counters) || check_tickets(context, counters))
+        return 1;
+    CHECK_OK(weft_comm_host_barrier(comm));
+    CHECK(context->rank != 0 ||
+              (counters->num_added == ADDS && counters->num_signalled == 2 * ADDS &&
+               counters->num_tickets == ADDS),
+          "%llu adds, %llu signals, %llu tickets", (unsigned long long)counters->num_added,
+          (unsigned long long)counters->num_signalled, (unsigned long long)counters->num_tickets);
+    for (size_t i = 0; i < sizeof counters->row; i++)
+        CHECK(counters->row[i] == 10 + (context->rank + NUM_RANKS - 1) % NUM_RANKS,
+              "byte %zu is %d", i, counters->row[i]);
+    CHECK_OK(weft_net_query(comm, &info));
+    CHECK(info.sent_header_bytes == 0, "%llu bytes of headers: the host has sent",
+          (unsigned long long)info.sent_header_bytes);
+    return 0;
+}
+
+TEST(nics_make_all_adds_where_a_rank_is_alone_on_its_node)
+{
+    const struct ranks_options options = {.mode = RANKS_PROCESSES,
+                                          .num_ranks = NUM_RANKS,
+                                          .shared_bytes = NUM_RANKS * NUM_ROUNDS * sizeof(int32_t)};
+    assert_int_equal(ranks_run_with(&options, add_by_nics), 0);
 }
 
 TEST_ON_RANKS(the_model_carries_what_is_sent, RANKS_PROCESSES, NUM_RANKS)

@@ -17,48 +17,16 @@
 
 /* ---------------------------------------------------------------- all cases */
 
-static void run_trial(struct ll_trial *trial, weft_ll_carrier carrier, enum ranks_mode mode)
+static void ask_for_words(struct ll_trial *trial, size_t i)
 {
-    trial->problem.carrier = carrier;
-    if (ranks_run(mode, trial->problem.num_ranks, ll_trial_run, trial) != 0)
-        fail_msg("case \"%s\", carrier %d", trial->problem.name, (int)carrier);
+    (void)i;
+    trial->problem.has_expert_signals = 1;
 }
 
-static void run_cases(enum ranks_mode mode, enum ll_way first_way)
-{
-    const size_t step = (size_t)tests_grid_size(1, 4);
-    for (size_t i = 0, num_done = 0; i < ll_num_cases(); i++) {
-        struct ll_trial trial = ll_trial_of((enum ll_way)((first_way + i) % LL_NUM_WAYS), i);
-        if (trial.problem.layout != WEFT_LL_BY_EXPERT || num_done++ % step != 0)
-            continue;
-        trial.problem.has_expert_signals = 1;
-        run_trial(&trial, WEFT_LL_SIGNALS, mode);
-        for (int carrier = WEFT_LL_PACKETS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++)
-            if (ll_suits(&trial.problem, (weft_ll_carrier)carrier))
-                run_trial(&trial, (weft_ll_carrier)carrier, mode);
-    }
-}
-
-TEST_CALL(words_are_raised, run_cases(RANKS_THREADS, LL_ONE_LAUNCH))
-TEST_CALL(words_are_raised_in_processes, run_cases(RANKS_PROCESSES, LL_TWO_RESULTS))
-
-TEST(words_are_raised_between_nodes)
-{
-    enum { NUM_NODES = 2, NUM_LOCAL = 2 };
-    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(3, 9)) {
-        struct ll_trial trial = ll_trial_between_nodes((enum ll_way)(i % LL_NUM_WAYS), i);
-        if (trial.problem.layout != WEFT_LL_BY_EXPERT)
-            continue;
-        trial.num_nodes = NUM_NODES;
-        trial.problem.num_ranks = NUM_NODES * NUM_LOCAL;
-        trial.problem.node_ranks = NUM_LOCAL;
-        trial.problem.has_expert_signals = 1;
-        for (int route = WEFT_LL_STRAIGHT; route <= WEFT_LL_RELAYED; route++) {
-            trial.problem.route = (weft_ll_route)route;
-            run_trial(&trial, WEFT_LL_AUTO, RANKS_THREADS);
-        }
-    }
-}
+TEST_CALL(words_are_raised, ll_trials_by_expert(RANKS_THREADS, LL_ONE_LAUNCH, ask_for_words))
+TEST_CALL(words_are_raised_in_processes,
+          ll_trials_by_expert(RANKS_PROCESSES, LL_TWO_RESULTS, ask_for_words))
+TEST_CALL(words_are_raised_between_nodes, ll_trials_by_expert_over_nodes(ask_for_words))
 
 /* ---------------------------------------------------------------- an expert that begins early */
 

@@ -8,56 +8,18 @@
 #include "oracle/ll_late.h"
 #include "oracle/ll_trials.h"
 
-static void run_trial(struct ll_trial *trial, weft_ll_carrier carrier, enum ranks_mode mode)
-{
-    trial->problem.carrier = carrier;
-    if (ranks_run(mode, trial->problem.num_ranks, ll_trial_run, trial) != 0)
-        fail_msg("case \"%s\", carrier %d, %d rows of a word", trial->problem.name, (int)carrier,
-                 trial->problem.late_rows);
-}
-
 /* Words of experts, of blocks of rows, and of blocks that hold more than all. */
-static int32_t late_rows_of(size_t i)
+static void come_late(struct ll_trial *trial, size_t i)
 {
     static const int32_t late_rows[] = {LL_LATE_EXPERTS, 1, 3, 1 << 20};
-    return late_rows[i % (sizeof late_rows / sizeof *late_rows)];
+    trial->problem.late_rows =
+        late_rows[(i / LL_NUM_WAYS + trial->way) % (sizeof late_rows / sizeof *late_rows)];
 }
 
-static void run_cases(enum ranks_mode mode, enum ll_way first_way)
-{
-    const size_t step = (size_t)tests_grid_size(1, 4);
-    for (size_t i = 0, num_done = 0; i < ll_num_cases(); i++) {
-        struct ll_trial trial = ll_trial_of((enum ll_way)((first_way + i) % LL_NUM_WAYS), i);
-        if (trial.problem.layout != WEFT_LL_BY_EXPERT || num_done++ % step != 0)
-            continue;
-        trial.problem.late_rows = late_rows_of(i / LL_NUM_WAYS + first_way);
-        run_trial(&trial, WEFT_LL_SIGNALS, mode);
-        for (int carrier = WEFT_LL_PACKETS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++)
-            if (ll_suits(&trial.problem, (weft_ll_carrier)carrier))
-                run_trial(&trial, (weft_ll_carrier)carrier, mode);
-    }
-}
-
-TEST_CALL(rows_come_late, run_cases(RANKS_THREADS, LL_ONE_LAUNCH))
-TEST_CALL(rows_come_late_in_processes, run_cases(RANKS_PROCESSES, LL_TWO_PHASES))
-
-TEST(rows_come_late_between_nodes)
-{
-    enum { NUM_NODES = 2, NUM_LOCAL = 2 };
-    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(3, 9)) {
-        struct ll_trial trial = ll_trial_between_nodes((enum ll_way)(i % LL_NUM_WAYS), i);
-        if (trial.problem.layout != WEFT_LL_BY_EXPERT)
-            continue;
-        trial.num_nodes = NUM_NODES;
-        trial.problem.num_ranks = NUM_NODES * NUM_LOCAL;
-        trial.problem.node_ranks = NUM_LOCAL;
-        trial.problem.late_rows = late_rows_of(i);
-        for (int route = WEFT_LL_STRAIGHT; route <= WEFT_LL_RELAYED; route++) {
-            trial.problem.route = (weft_ll_route)route;
-            run_trial(&trial, WEFT_LL_AUTO, RANKS_THREADS);
-        }
-    }
-}
+TEST_CALL(rows_come_late, ll_trials_by_expert(RANKS_THREADS, LL_ONE_LAUNCH, come_late))
+TEST_CALL(rows_come_late_in_processes,
+          ll_trials_by_expert(RANKS_PROCESSES, LL_TWO_PHASES, come_late))
+TEST_CALL(rows_come_late_between_nodes, ll_trials_by_expert_over_nodes(come_late))
 
 /* ---------------------------------------------------------------- a word that does not come */
 
@@ -125,6 +87,9 @@ TEST_ON_RANKS(signals_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, signal_value, 0, "signal_value is 0, must be 1");
     SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, rows_per_signal, -1, "rows_per_signal is -1");
     SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, row_signals, NULL, "signal_value is 1");
+    SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, row_signals,
+                    (const uint32_t *)(const void *)((const char *)(scene.numbers + 512) + 2),
+                    "must be aligned to 4 bytes");
     SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND_AND_RECEIVE, row_signals,
                     (const uint32_t *)(const void *)scene.out, "row_signals");
     return ll_scene_close(&scene);

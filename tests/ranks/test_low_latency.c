@@ -9,23 +9,13 @@
 #include "oracle/ll_seat.h"
 #include "oracle/ll_trials.h"
 
-static void run_trial(struct ll_trial trial, weft_ll_carrier carrier, enum ranks_mode mode)
-{
-    trial.problem.carrier = carrier;
-    if (ranks_run(mode, trial.problem.num_ranks, ll_trial_run, &trial) != 0)
-        fail_msg("case \"%s\", carrier %d", trial.problem.name, (int)carrier);
-}
-
 /* In the small grid each case goes one way; all go that can be carried both ways. */
 static void run_way(enum ll_way way, enum ranks_mode mode)
 {
     const size_t step = (size_t)tests_grid_size(1, LL_NUM_WAYS);
     for (size_t i = (size_t)way % step; i < ll_num_cases(); i += step) {
-        const struct ll_trial trial = ll_trial_of(way, i);
-        run_trial(trial, WEFT_LL_SIGNALS, mode);
-        for (int carrier = WEFT_LL_PACKETS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++)
-            if (ll_suits(&trial.problem, (weft_ll_carrier)carrier))
-                run_trial(trial, (weft_ll_carrier)carrier, mode);
+        struct ll_trial trial = ll_trial_of(way, i);
+        ll_trial_run_carried(&trial, mode);
     }
 }
 
@@ -34,12 +24,12 @@ TEST(few_tokens_by_default)
 {
     static const weft_ll_layout layouts[] = {WEFT_LL_BY_RANK, WEFT_LL_BY_EXPERT};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        const struct ll_trial trial = {{"by default", LL_SIZES(4, 8, 4, 12, 384),
-                                        LL_TYPES(BF16, BF16, INT64), LL_NARROW(FP8_E4M3, FP32, 128),
-                                        .seed = 7, .layout = layouts[i]},
-                                       LL_ONE_LAUNCH,
-                                       0};
-        run_trial(trial, WEFT_LL_AUTO, RANKS_THREADS);
+        struct ll_trial trial = {{"by default", LL_SIZES(4, 8, 4, 12, 384),
+                                  LL_TYPES(BF16, BF16, INT64), LL_NARROW(FP8_E4M3, FP32, 128),
+                                  .seed = 7, .layout = layouts[i]},
+                                 LL_ONE_LAUNCH,
+                                 0};
+        ll_trial_run_as(&trial, WEFT_LL_AUTO, RANKS_THREADS);
     }
 }
 

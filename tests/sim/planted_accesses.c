@@ -26,6 +26,12 @@ WP_FN enum wp_status await_word(struct wp_warp *warp, const uint64_t *word, int3
     return (enum wp_status)wp_max_u32(warp, (uint32_t)wp_wait(warp, word, 1, &site));
 }
 
+/* Ranks of the word's node add to it by their processors. */
+WP_FN enum wp_access_adders adders_of(const struct access_args *args)
+{
+    return args->form == ACCESSES_BY_ALL ? WP_ACCESS_ADDED_BY_NETWORK : WP_ACCESS_ADDED_BY_ALL;
+}
+
 /* A put or a get of what is in the areas. */
 WP_FN enum wp_status copy_letter(struct wp_warp *warp, const struct access_args *args,
                                  enum wp_access_operation operation, int32_t rank,
@@ -50,7 +56,8 @@ WP_FN enum wp_status send_letter(struct wp_warp *warp, const struct access_args 
                                      .target = place_of(args, area->letters[own]),
                                      .num_bytes = ACCESS_LETTER_BYTES,
                                      .word = place_of(args, &area->has_written[own]),
-                                     .add = 1};
+                                     .add = 1,
+                                     .adders = WP_ACCESS_ADDED_BY_ALL};
     write_letter(warp, area->drafts[to], own);
     const enum wp_status status = wp_access_heap(warp, &args->heaps, &access);
     for (int32_t i = 0; i < ACCESS_LETTER_BYTES && status == WP_STATUS_OK; i++)
@@ -80,7 +87,8 @@ WP_FN enum wp_status take_ticket(struct wp_warp *warp, const struct access_args 
     const struct wp_access fetch = {.operation = WP_ACCESS_FETCH_ADD,
                                     .target = place_of(args, &args->area->ticket),
                                     .word = place_of(args, &args->area->num_tickets),
-                                    .add = 1};
+                                    .add = 1,
+                                    .adders = adders_of(args)};
     const enum wp_status status = wp_access_heap(warp, &args->heaps, &fetch);
     if (status == WP_STATUS_OK && wp_lane_idx(warp) == WP_WARP_SIZE - 1)
         *args->ticket = args->area->ticket;
@@ -95,7 +103,8 @@ WP_FN enum wp_status leave_note(struct wp_warp *warp, const struct access_args *
     const struct wp_access tell = {.operation = WP_ACCESS_PUT_SIGNAL,
                                    .rank = 1,
                                    .word = place_of(args, &area->is_told),
-                                   .add = 1};
+                                   .add = 1,
+                                   .adders = WP_ACCESS_ADDED_BY_ALL};
     write_letter(warp, area->note_draft, 0);
     enum wp_status status =
         copy_letter(warp, args, WP_ACCESS_PUT, last, area->note_draft, area->note);

@@ -8,7 +8,8 @@
 enum access_form {
     ACCESSES_RIGHT,
     ACCESSES_NOT_AWAITED, /* a letter is read without a wait for its signal */
-    ACCESSES_NOT_QUIET    /* somebody is told of a put that may be under way */
+    ACCESSES_NOT_QUIET,   /* somebody is told of a put that may be under way */
+    ACCESSES_BY_ALL       /* processors add to words that NICs add to */
 };
 
 enum { ACCESS_MAX_RANKS = 4, ACCESS_LETTER_BYTES = 56 };

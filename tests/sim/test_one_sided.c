@@ -194,6 +194,7 @@ static void check_found(enum access_form form)
 
 TEST_CALL(a_letter_read_before_its_signal_is_found, check_found(ACCESSES_NOT_AWAITED))
 TEST_CALL(a_put_told_of_without_quiet_is_found, check_found(ACCESSES_NOT_QUIET))
+TEST_CALL(a_word_that_nics_and_processors_add_to_is_found, check_found(ACCESSES_BY_ALL))
 
 static int is_of_accesses(const struct weft__sim_site *site)
 {

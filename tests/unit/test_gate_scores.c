@@ -9,8 +9,8 @@
 #include "harness/memory.h"
 #include "harness/ranks.h"
 #include "machine/cpu/cpu_rows.h"
-#include "oracle/gate.h"
 #include "programs/gate/gate.h"
+#include "workload/gate_oracle.h"
 
 #define LEAST 0x1p-125 /* below it 0 is right, too */
 
@@ -116,7 +116,9 @@ TEST_ON_RANKS(bits_do_not_depend_on_the_instruction_set, RANKS_THREADS, 1)
     weft_stream *const stream = ranks_stream(context);
     for (int32_t number = 0; number < GATE_NUM_CASES; number++) {
         gate_case_draw(number, INT32_MAX, &drawn, block);
-        CHECK_OK(gate_case_enqueue(&drawn, block, comm, stream));
+        const struct gate_calls calls = gate_case_calls(&drawn, block);
+        CHECK_OK(weft_gate_choose(comm, &calls.choose, stream));
+        CHECK_OK(weft_gate_backward(comm, &calls.backward, stream));
         CHECK_OK(weft_stream_synchronize(stream));
         digest = gate_case_digest(&drawn, block, digest);
     }

@@ -24,7 +24,7 @@ static _Alignas(64) uint8_t memory[MEMORY_BYTES];
 static int set_up(void **state)
 {
     (void)state;
-    nic_kernel_start();
+    nic_kernel_start(1);
     nic_device_open(&device, memory, sizeof memory);
     return 0;
 }

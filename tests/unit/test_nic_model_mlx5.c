@@ -321,7 +321,7 @@ TEST(the_library_knows_each_error)
 static int start_kernel(void **state)
 {
     (void)state;
-    nic_kernel_start();
+    nic_kernel_start(1);
     return 0;
 }
 

@@ -26,3 +26,9 @@ weft_result party_run_combine(struct party *party, int32_t round);
 
 /* A round of low latency (ll_rounds.c). */
 weft_result party_run_ll(struct party *party, int32_t round);
+
+/* Rounds of the gate (gate_rounds.c), and of experts that move (move_rounds.c) or are copied
+ * (copies_rounds.c). */
+weft_result party_run_gate(struct party *party, int32_t round);
+weft_result party_run_move(struct party *party, int32_t round);
+weft_result party_run_copies(struct party *party, int32_t round);

@@ -55,7 +55,7 @@ weft_result party_alloc(struct party *party, const struct party_array *arrays)
 }
 
 /* All of them in one block, with guards around each. */
-static weft_result alloc_in_heap(struct party *party, const struct party_array *arrays)
+weft_result party_alloc_in_heap(struct party *party, const struct party_array *arrays)
 {
     size_t num_bytes = 0;
     for (int32_t i = 0; arrays[i].at != NULL; i++)
@@ -92,7 +92,7 @@ static weft_result alloc_rows(struct party *party)
         {&party->words, PARTY_NUM_WORDS * sizeof *party->words}};
     for (int32_t i = 0; i < party->shape->num_repeats; i++)
         list_rows(party, &party->recv[i], &arrays[1 + i * ROW_ARRAYS]);
-    TRY(alloc_in_heap(party, arrays));
+    TRY(party_alloc_in_heap(party, arrays));
     for (int32_t i = 0; i < party->shape->num_repeats; i++) {
         struct party_array local[ROW_ARRAYS + 1] = {{0}};
         list_rows(party, &party->recv[i], local);
@@ -164,12 +164,12 @@ static weft_result alloc_coll_arrays(struct party *party)
                                                       {&arrays->mirrors[COLL_IN_HEAP], num_bytes},
                                                       {0}}));
     }
-    return alloc_in_heap(party, in_heap);
+    return party_alloc_in_heap(party, in_heap);
 }
 
 /* ---------------------------------------------------------------- objects */
 
-static weft_result create_ep(struct party *party)
+weft_ep_config party_ep_config(const struct party *party)
 {
     const struct shape *shape = party->shape;
     weft_ep_config config = WEFT_INIT(weft_ep_config);
@@ -180,7 +180,14 @@ static weft_result create_ep(struct party *party)
     config.num_staging_slots = shape->num_slots;
     config.staging_slot_bytes = shape->slot_bytes;
     config.combine_wire = shape->combine_wire;
-    config.staging_bytes = party->shape->staging_bytes;
+    config.staging_bytes = shape->staging_bytes;
+    return config;
+}
+
+static weft_result create_ep(struct party *party)
+{
+    const struct shape *shape = party->shape;
+    const weft_ep_config config = party_ep_config(party);
     TRY(weft_ep_create(party->comm, &config, &party->ep));
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     handle_config.max_tokens = shape->max_tokens;
@@ -227,21 +234,40 @@ static weft_result create_coll(struct party *party)
                : WEFT_OK;
 }
 
-weft_result party_open(struct party *party)
+static weft_result open_coll(struct party *party)
 {
-    if (scenario_is_collective(party->shape->op)) {
-        TRY(alloc_coll_arrays(party));
-        TRY(weft_stream_create(party->comm, &party->stream));
-        return create_coll(party);
-    }
-    if (scenario_is_low_latency(party->shape->op))
-        return party_open_ll(party);
+    TRY(alloc_coll_arrays(party));
+    TRY(weft_stream_create(party->comm, &party->stream));
+    return create_coll(party);
+}
+
+static weft_result open_ep(struct party *party)
+{
     TRY(alloc_rows(party));
     TRY(alloc_local(party));
     if (party->shape->op == SCENARIO_DISPATCH)
         TRY(party_alloc_expanded(party));
     TRY(weft_stream_create(party->comm, &party->stream));
     return party->shape->op == SCENARIO_BARRIER ? WEFT_OK : create_ep(party);
+}
+
+weft_result party_open(struct party *party)
+{
+    const enum scenario_op op = party->shape->op;
+    if (scenario_is_collective(op))
+        return open_coll(party);
+    if (scenario_is_low_latency(op))
+        return party_open_ll(party);
+    switch (op) {
+    case SCENARIO_GATE:
+        return party_open_gate(party);
+    case SCENARIO_MOVE_EXPERTS:
+        return party_open_move(party);
+    case SCENARIO_COPIES:
+        return party_open_copies(party);
+    default:
+        return open_ep(party);
+    }
 }
 
 weft_result party_synchronize(const struct party *party)
@@ -274,6 +300,8 @@ void party_close(struct party *party)
         if (party->handles[i] != NULL)
             expect_destroyed(party, "handle", weft_ep_handle_destroy(party->handles[i]));
     }
+    if (party->next_ep != NULL)
+        expect_destroyed(party, "next weft_ep", weft_ep_destroy(party->next_ep));
     if (party->ep != NULL)
         expect_destroyed(party, "weft_ep", weft_ep_destroy(party->ep));
     if (party->coll != NULL)

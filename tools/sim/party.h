@@ -98,6 +98,7 @@ struct party {
     size_t coll_array_bytes;
     float factors[SHAPE_MAX_CALLS]; /* that calls read when they run */
     weft_ep *ep;
+    weft_ep *next_ep; /* with the placement to which experts move */
     weft_ep_handle *handles[2];
     void *heap_block;
     struct heap_array heap_arrays[PARTY_MAX_HEAP_ARRAYS]; /* in heap_block, each with guards */
@@ -116,6 +117,12 @@ struct party {
     int32_t *selections;      /* [num_experts] */
     int32_t *tokens_per_rank, *tokens_per_node, *tokens_per_expert;
     uint8_t *is_token_in_rank;
+    char *expert_weights[2]
+                        [WEIGHTS_MAX_PLANES]; /* of experts, in the heap: before and after a move */
+    char *staging;                            /* of gradients of copies, in the heap */
+    void *choices, *chosen[2];      /* [max_tokens][num_topk] experts, and their replicas */
+    int32_t *granules;              /* [num_experts][WEFT_BALANCE_GRANULES] */
+    char *gate_block, *gate_inputs; /* memory of a call of the gate, and what it was before */
     weft_ll *ll;
     struct ll_arrays ll_arrays[LL_MAX_RESULTS];
     struct ll_lost ll_lost[LL_MAX_RESULTS];
@@ -131,14 +138,23 @@ struct party_array {
     size_t num_bytes;
 };
 weft_result party_alloc(struct party *party, const struct party_array *arrays);
+/* In the heap; once. */
+weft_result party_alloc_in_heap(struct party *party, const struct party_array *arrays);
+
+/* The config of the scenario's weft_eps, with experts placed evenly. */
+weft_ep_config party_ep_config(const struct party *party);
 
 /* The objects and buffers for shape->op. On failure too, party_close must follow. */
 weft_result party_open(struct party *party);
 /* Destroys what there is; complains when a guard was overwritten. */
 void party_close(struct party *party);
 
-/* The same for low latency (ll_rounds.c). */
+/* The same for low latency (ll_rounds.c), the gate (gate_rounds.c), and experts that move
+ * (move_rounds.c) or are copied (copies_rounds.c). */
 weft_result party_open_ll(struct party *party);
+weft_result party_open_gate(struct party *party);
+weft_result party_open_move(struct party *party);
+weft_result party_open_copies(struct party *party);
 
 /* For what follows dispatch (expand_rounds.c). */
 weft_result party_alloc_expanded(struct party *party);

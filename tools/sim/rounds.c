@@ -425,6 +425,9 @@ weft_result party_run(struct party *party)
         [SCENARIO_GROUP] = party_run_calls,
         [SCENARIO_LL] = party_run_ll,
         [SCENARIO_LL_PACKETS] = party_run_ll,
+        [SCENARIO_GATE] = party_run_gate,
+        [SCENARIO_MOVE_EXPERTS] = party_run_move,
+        [SCENARIO_COPIES] = party_run_copies,
     };
     for (int32_t round = 0; round < party->shape->num_rounds; round++)
         TRY(run_round[party->shape->op](party, round));

@@ -12,9 +12,10 @@
 enum { TIMEOUT_MS = 1000, SURVIVORS_TIMEOUT_MS = 60000 };
 
 const char *const scenario_op_names[NUM_SCENARIO_OPS] = {
-    "layout",         "notify",     "dispatch",   "combine",   "barrier", "all_reduce",
-    "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce",  "gather",
-    "scatter",        "group",      "ll",         "ll_packets"};
+    "layout",     "notify",         "dispatch",     "combine",    "barrier",
+    "all_reduce", "reduce_scatter", "all_gather",   "all_to_all", "broadcast",
+    "reduce",     "gather",         "scatter",      "group",      "ll",
+    "ll_packets", "gate",           "move_experts", "copies"};
 const char *const scenario_finding_names[NUM_SCENARIO_FINDINGS] = {"nothing", "race", "hang",
                                                                    "wrong result", "crash"};
 

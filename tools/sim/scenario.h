@@ -29,6 +29,9 @@ enum scenario_op {
     SCENARIO_GROUP,      /* sends and receives */
     SCENARIO_LL,         /* low latency: dispatch, combine and release of a weft_ll */
     SCENARIO_LL_PACKETS, /* the same in packets, on one node of up to 8 ranks; of more, as LL */
+    SCENARIO_GATE,       /* a choice of experts, its gradient, and biases */
+    SCENARIO_MOVE_EXPERTS,
+    SCENARIO_COPIES, /* choices of replicas, weights of copies, and their gradients */
     NUM_SCENARIO_OPS
 };
 
@@ -47,7 +50,8 @@ static inline int scenario_is_low_latency(enum scenario_op op)
 /* Whether there may be several nodes, whose ranks do not have each other's memory mapped. */
 static inline int scenario_spans_nodes(enum scenario_op op)
 {
-    return op <= SCENARIO_BARRIER || op == SCENARIO_LL;
+    return op <= SCENARIO_BARRIER || op == SCENARIO_LL || op == SCENARIO_MOVE_EXPERTS ||
+           op == SCENARIO_COPIES;
 }
 
 enum {

@@ -4,7 +4,7 @@
 #include "shape_draws.h"
 #include "shape_oracle.h"
 
-enum { MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
+enum { NO_CHOICE_ONE_IN = 8 };
 /* Only jobs of several nodes have these. */
 enum {
     LARGE_ONE_IN = 1024,
@@ -279,7 +279,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     draw_narrow(shape);
     draw_job(shape, &rng, request);
     shape->num_topk = draw(&rng, 1, SHAPE_MAX_TOPK);
-    shape->num_experts = draw(&rng, shape->num_ranks, 2 * shape->num_ranks + MORE_EXPERTS);
+    shape->num_experts = draw(&rng, shape->num_ranks, 2 * shape->num_ranks + SHAPE_MORE_EXPERTS);
     shape->expert_alignment = draw(&rng, 1, 4);
     shape->num_rounds = draw(&rng, 2, SCENARIO_MAX_ROUNDS);
     shape->num_repeats = draw(&rng, 1, 2);
@@ -305,6 +305,8 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
         draw_calls(shape, &rng, request);
     if (scenario_is_low_latency(request->op))
         shape_draw_ll(shape, &rng, request->fault);
+    if (request->op == SCENARIO_MOVE_EXPERTS || request->op == SCENARIO_COPIES)
+        weights_draw_terms(shape, &rng);
 }
 
 void shape_without_rank(struct shape *shape)

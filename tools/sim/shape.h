@@ -5,11 +5,13 @@
 
 #include "coll_call.h"
 #include "ll_script.h"
+#include "weights_terms.h"
 
 enum { SHAPE_MAX_TOPK = 3, SHAPE_NO_CHOICE = -1, SHAPE_MAX_CALLS = 3 };
 enum { SHAPE_MAX_HIDDEN = 640 }; /* of a row with more scales than a warp takes at once */
 /* Tokens of a rank; most where one of two ranks has survived the other. */
 enum { SHAPE_MAX_LOCAL_EXPERTS = 8 };
+enum { SHAPE_MORE_EXPERTS = 4, SHAPE_MAX_EXPERTS = 2 * SCENARIO_MAX_RANKS + SHAPE_MORE_EXPERTS };
 
 struct shape {
     enum scenario_op op;
@@ -28,7 +30,7 @@ struct shape {
     int32_t num_biases;
     int wants_node_counts;          /* of layout */
     int routes_by_table;            /* layout, in place of topk_idx */
-    int32_t num_planes;             /* of dispatch, 0 to 2: equal parts of a row */
+    int32_t num_planes;             /* of dispatch, 0 to 2: equal parts of a row; of weights */
     weft_quantisation quantisation; /* of a plane, if it is there; zero: of none */
     int32_t narrow_plane;
     /* Between nodes. */
@@ -54,6 +56,7 @@ struct shape {
     struct ll_script ll_scripts[SCENARIO_MAX_ROUNDS];
     /* With masks: bit b of rank a: the two have masked each other in the round. */
     uint64_t ll_cuts[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS];
+    struct weights_terms weights_terms;
     int ll_has_leaver; /* of the last round: */
     int32_t ll_leaver; /* masked by all others; it destroys its weft_ll when they begin */
 };

@@ -27,3 +27,5 @@ static inline int32_t draw_divisor(struct rng *rng, int32_t number)
 
 /* Terms, scripts and masks of low latency, once all else has been drawn. */
 void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fault);
+/* The rows that move_experts and copies carry. */
+void weights_draw_terms(struct shape *shape, struct rng *rng);

@@ -46,11 +46,12 @@ static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job"},
     {OPTION_CHOICE, "op", "OP",
      "The operation; group is sends and receives, ll is low latency, ll_packets is low "
-     "latency in packets on one node",
+     "latency in packets on one node, copies those of experts for one step",
      "all", AT(op), .choices = op_choices},
     {OPTION_INTEGER, "ranks", "R", "Ranks", NULL, AT(request.num_ranks), 1, SCENARIO_MAX_RANKS,
-     .without = "each seed draws 2 to 8 on 1 to 4 nodes, and rarely up to 16 nodes of 4; for "
-                "collectives 1 to 5, or up to 6 on 2 to 4 nodes; for ll_packets 1 to 4"},
+     .without =
+         "each seed draws 2 to 8 on 1 to 4 nodes, and rarely up to 16 nodes of 4; for "
+         "collectives 1 to 5, or up to 6 on 2 to 4 nodes; for ll_packets 1 to 4, for gate 2 to 4"},
     {OPTION_INTEGER, "nodes", "D",
      "Number of virtual nodes; it must divide the ranks, or with a collective be at most "
      "the ranks",
@@ -65,8 +66,8 @@ static const struct option_row option_table[] = {
      "channel with one slot of one row",
      "drawn", AT(request.staging), .choices = scenario_staging_names},
     {OPTION_CHOICE, "initiator", NULL,
-     "Who starts accesses to other nodes: the host, or programs themselves (gpu), by a model of a "
-     "NIC for each pair of ranks",
+     "Start accesses to other nodes by the host, or by the programs themselves (gpu), which "
+     "post to a model of a NIC for each pair of ranks",
      "host", AT(request.initiator), .choices = sim_initiator_names},
     {OPTION_GROUP, .doc = "The schedules"},
     {OPTION_INTEGER, "schedules", "S", "Number of schedules of each operation", "2000",
@@ -82,9 +83,11 @@ static const struct option_row option_table[] = {
      "Kill or stall one rank at one step; or let it make a call of a collective that does "
      "not fit the others' calls (disagree)",
      "none", AT(request.fault), .choices = sim_fault_names,
-     .rules = {{"kill,stall,disagree", .excludes = "weaken"},
-               {"disagree", .excludes = "op",
-                .with = "layout,notify,dispatch,combine,barrier,ll,ll_packets"}}},
+     .rules =
+         {{"kill,stall,disagree", .excludes = "weaken"},
+          {"disagree", .excludes = "op",
+           .with =
+               "layout,notify,dispatch,combine,barrier,ll,ll_packets,gate,move_experts,copies"}}},
     {OPTION_TEXT, "weaken", "SITE",
      "Switch off the ordering site FILE:LINE, or with all each site in turn, and check "
      "that it is caught",

@@ -3,6 +3,7 @@
  * links are measured by ranks that it starts, unless it is itself a rank of a job. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "command.h"
@@ -85,8 +86,11 @@ static int print_machines(struct doctor *doctor, const weft_machine_info *used)
  * engine that does not exist is the user's mistake. */
 static int print_network(struct doctor *doctor, const weft_comm *comm)
 {
-    weft_net_info info = WEFT_INIT(weft_net_info);
-    const weft_result result = weft_net_query(comm, &info);
+    weft_net_info info = WEFT_INIT(weft_net_info), here = WEFT_INIT(weft_net_info);
+    weft_result result = weft_net_query(comm, &info);
+    if (result == WEFT_OK)
+        result = weft_net_query(NULL, &here);
+    memcpy(info.gpu_initiator, here.gpu_initiator, sizeof info.gpu_initiator);
     if (result != WEFT_OK) {
         job_report_failure("weft doctor", NULL, result);
         return STATUS_USAGE;

@@ -84,14 +84,16 @@ int doctor_print_network(struct doctor_report *report, const weft_net_info *info
 {
     const char *engine = info->engine[0] != '\0' ? info->engine : "none";
     if (report->format == DOCTOR_FORMAT_JSON)
-        return output_json(json_pack("{s:s, s:s, s:s, s:s, s:s}", "kind", "network", "engine",
+        return output_json(json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "kind", "network", "engine",
                                      engine, "transport", info->transport, "why", info->reason,
-                                     "gpu_memory", info->gpu_memory),
+                                     "gpu_memory", info->gpu_memory, "gpu_initiator",
+                                     info->gpu_initiator),
                            NULL);
     printf("network between nodes: %s%s%s%s, %s\n", engine, info->transport[0] != '\0' ? " (" : "",
            info->transport, info->transport[0] != '\0' ? ")" : "", info->reason);
     if (info->gpu_memory[0] != '\0')
         printf("memory of GPUs between nodes: %s\n", info->gpu_memory);
+    printf("RDMA started by GPUs: %s\n", info->gpu_initiator);
     return finish(0);
 }
 

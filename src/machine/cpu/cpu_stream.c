@@ -404,4 +404,4 @@ static void free_network(weft_comm *comm, void *memory)
 
 const struct weft__machine weft__host_machine =
     WEFT__ON_HOST_MACHINE("cpu", weft__net_attach, weft__net_detach, weft__net_describe,
-                          weft__on_host_copy, free_network);
+                          weft__on_host_copy, free_network, weft__on_host_choose_grid);

@@ -2,7 +2,7 @@
 /* Programs that post to the rank's NIC themselves. */
 #include "machine/cpu/nic_remote.h"
 
-#include "machine/cpu/cpu_launch.h"
+#include "machine/cpu/cpu_launch_internal.h"
 #include "machine/nic_access.h"
 #include "net/attach.h"
 
@@ -60,13 +60,21 @@ uint64_t weft__cpu_nic_post(struct wp_warp *warp, const struct wp_access *access
     const weft_comm *comm = weft__cpu_comm_of(warp);
     struct weft__nic_port *port = weft__nic_adapter_port(comm->network->nic);
     struct weft__nic_channel *channel = channel_of(comm, access->rank);
-    const struct wp_wait_site site = {
-        .phase = WP_PHASE_ACCESS, .rank = access->rank, .exchange = access->word};
+    const struct wp_wait_site site = {.phase = WP_PHASE_ACCESS,
+                                      .rank = access->rank,
+                                      .exchange = access->word,
+                                      .absent_after_ms = access->absent_after_ms > 0
+                                                             ? access->absent_after_ms
+                                                             : comm->timeout_ms};
     struct wp_nic_wait wait = begin_wait(warp, channel, &site);
     uint64_t index = 0;
     count(port, access);
-    /* Failures are told by who drives the NIC, and end the wait for the number. */
-    (void)wp_nic_post(port, access, &wait, &index);
+    /* Accesses to a rank that has left are lost, which harms nobody; so are those that may be, to a
+     * rank that is missing. The driver of the NIC tells other failures. */
+    if (wp_nic_post(port, access, &wait, &index) != WP_STATUS_OK &&
+        wait.status == WP_STATUS_ABSENT && access->absent_after_ms == 0 &&
+        !weft__status_rank_is_gone(&comm->status, access->rank))
+        (void)weft__cpu_fail(warp, &(struct wp_failure){.kind = WP_FAILURE_TIMEOUT, .site = site});
     if (access->operation == WP_ACCESS_FLUSH)
         wp_nic_raise_release(&channel->num_flushed, flush_number + 1);
     if (access->loss == WP_ACCESS_MUST_NOT_BE_LOST)
@@ -83,6 +91,14 @@ uint64_t weft__cpu_nic_num_flushed(const struct wp_warp *warp, uint64_t number)
     return wp_nic_load_acquire(&channel_of(weft__cpu_comm_of(warp), rank_of(number))->num_flushed);
 }
 
+/* A flush of all waits for nobody in particular, but its NIC knows for whom. */
+static void name_rank(struct wp_failure *failure, int32_t rank)
+{
+    if (failure->kind == WP_FAILURE_TIMEOUT && failure->site.phase == WP_PHASE_FLUSH &&
+        failure->site.rank == WP_NO_RANK)
+        failure->site.rank = rank;
+}
+
 enum wp_status weft__cpu_nic_await(struct wp_warp *warp, uint64_t number,
                                    const struct wp_wait_site *site)
 {
@@ -92,12 +108,19 @@ enum wp_status weft__cpu_nic_await(struct wp_warp *warp, uint64_t number,
     if (wp_nic_await(&channel->queue, number & ((UINT64_C(1) << INDEX_BITS) - 1), &wait) ==
         WP_STATUS_OK)
         return WP_STATUS_OK;
-    if (wait.status != WP_STATUS_OK)
+    if (wait.status != WP_STATUS_OK) {
+        name_rank(&warp->launch->failure, rank_of(number));
         return wait.status;
-    /* Requests that fail complete, too, but not before the communicator has, if the loss is one. */
+    }
+    /* Requests that fail complete, too, but not before the communicator has, if the loss is one. In
+     * a queue that was given up they do not. */
     weft__progress_run(comm->network->progress);
-    if (atomic_load(&comm->status.result) == WEFT_OK)
-        return WP_STATUS_OK;
-    const struct wp_failure failure = {.kind = WP_FAILURE_COMM, .site = *site};
+    struct wp_failure failure = {.kind = WP_FAILURE_COMM, .site = *site};
+    if (atomic_load(&comm->status.result) == WEFT_OK) {
+        if (wp_nic_load(&channel->queue.failure) != WEFT__NIC_QUEUE_FAILED)
+            return WP_STATUS_OK;
+        failure.kind = WP_FAILURE_TIMEOUT;
+        failure.site.rank = rank_of(number);
+    }
     return weft__cpu_fail(warp, &failure);
 }

@@ -61,6 +61,7 @@ static void fetch_add(const struct sim_parcel *parcel)
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, parcel->origin.code);
     sim_check_access(target, sizeof *word, SIM_WRITE, parcel->origin.code);
     const uint64_t before = *word;
+    sim_word_change(sim_word_of(word), access->adders, parcel->origin.code);
     struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), before, before + access->add);
     signal->is_credit = 1;
     sim_acquire(&signal->clock);

@@ -28,7 +28,7 @@ static void load(void *context, enum weft__nic_load what, void *to, uint64_t fro
         sim_yield();
         if (what == WEFT__NIC_LOAD_RECORD)
             sim_acquire(sim_nic_clock_of(at));
-        else
+        else if (!is_gone(pair->link, pair->peer)) /* else it does not matter what is read */
             sim_check_access(at, num_bytes, SIM_READ, __builtin_return_address(0));
     }
     memcpy(to, at, num_bytes);
@@ -92,7 +92,8 @@ static uint64_t add(void *context, uint64_t address, uint64_t addend)
     if (harms_nobody(word, 1))
         return 0;
     sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
-    sim_word_note_adder(word, SIM_ADDED_BY_NIC, __builtin_return_address(0));
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    sim_word_change(sim_word_of(word), WP_ACCESS_ADDED_BY_NETWORK, __builtin_return_address(0));
     const uint64_t before = *word;
     struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), before, before + addend);
     signal->is_credit = 1;

@@ -222,6 +222,7 @@ static struct sim_signal *signal(uint64_t *word, uint64_t value, struct weft__si
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, code);
     if (!is_weakened)
         sim_rows_end(sim_current());
+    sim_word_change(sim_word_of(word), WP_ACCESS_ADDED_BY_ALL, code);
     struct sim_signal *signal = sim_signal_add(sim_word_of(word), value);
     if (!is_weakened) {
         sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
@@ -307,10 +308,11 @@ uint64_t weft__sim_fetch_add(struct wp_warp *warp, uint64_t *word, uint64_t add,
     (void)warp;
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE_RELEASE);
     sim_yield();
-    sim_word_note_adder(word, SIM_ADDED_BY_PROCESSOR, __builtin_return_address(0));
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
     if (!is_weakened)
         sim_rows_end(sim_current());
     const uint64_t before = *word;
+    sim_word_change(sim_word_of(word), WP_ACCESS_ADDED_BY_ALL, __builtin_return_address(0));
     struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), before, before + add);
     signal->is_credit = 1;
     if (!is_weakened) {

@@ -148,7 +148,9 @@ uint64_t sim_nic_post(struct wp_warp *warp, const struct wp_access *access,
     const struct wp_wait_site site = {.phase = WP_PHASE_ACCESS,
                                       .rank = access->rank,
                                       .exchange = access->word,
-                                      .absent_after_ms = comm->timeout_ms};
+                                      .absent_after_ms = access->absent_after_ms > 0
+                                                             ? access->absent_after_ms
+                                                             : comm->timeout_ms};
     struct wp_nic_wait wait = begin_wait(warp, &port->channels[access->rank], &site);
     struct kept_past own;
     uint64_t index = 0;
@@ -158,7 +160,8 @@ uint64_t sim_nic_post(struct wp_warp *warp, const struct wp_access *access,
     set_past(past, past);
     /* Accesses to a rank that has left are lost, which harms nobody. */
     if (wp_nic_post(port, access, &wait, &index) != WP_STATUS_OK &&
-        wait.status == WP_STATUS_ABSENT && !weft__status_rank_is_gone(&comm->status, access->rank))
+        wait.status == WP_STATUS_ABSENT && access->absent_after_ms == 0 &&
+        !weft__status_rank_is_gone(&comm->status, access->rank))
         (void)weft__sim_fail(warp, &(struct wp_failure){.kind = WP_FAILURE_TIMEOUT, .site = site});
     set_past(&own.clock, &own.fenced);
     forget(&own);
@@ -187,9 +190,13 @@ enum wp_status sim_nic_await(struct wp_warp *warp, uint64_t number, const struct
     forget(&own);
     if (status == WP_STATUS_OK || wait.status != WP_STATUS_OK)
         return wait.status;
-    /* The peer is gone: as other machines do, unless the communicator has failed. */
-    if (atomic_load(&comm->status.result) == WEFT_OK)
-        return WP_STATUS_OK;
-    const struct wp_failure failure = {.kind = WP_FAILURE_COMM, .site = *site};
+    /* As machine/cpu/nic_remote.c does it. */
+    struct wp_failure failure = {.kind = WP_FAILURE_COMM, .site = *site};
+    if (atomic_load(&comm->status.result) == WEFT_OK) {
+        if (channel->queue.failure != WEFT__NIC_QUEUE_FAILED)
+            return WP_STATUS_OK;
+        failure.kind = WP_FAILURE_TIMEOUT;
+        failure.site.rank = rank;
+    }
     return weft__sim_fail(warp, &failure);
 }

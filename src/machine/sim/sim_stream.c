@@ -230,6 +230,20 @@ static double ranks_per_core(const weft_comm *comm)
     return comm->num_ranks;
 }
 
-const struct weft__machine weft__host_machine =
-    WEFT__ON_HOST_MACHINE("sim", weft__on_host_start, weft__on_host_do_nothing,
-                          weft__on_host_describe_no_network, copy_on_host, free_network);
+/* Programs that compute something of each token run with one or two blocks and warps, as the
+ * schedule draws: so it shows what these share. */
+static struct weft__grid choose_grid(const weft_comm *comm, const struct weft__work *work)
+{
+    enum { MOST = 2 };
+    struct weft__grid grid = weft__on_host_choose_grid(comm, work);
+    if (work->kind != WEFT__WORK_TOKENS)
+        return grid;
+    if (work->num_tokens > 1)
+        grid.num_blocks += (int32_t)sim_random(MOST);
+    grid.num_warps += (int32_t)sim_random(MOST);
+    return grid;
+}
+
+const struct weft__machine weft__host_machine = WEFT__ON_HOST_MACHINE(
+    "sim", weft__on_host_start, weft__on_host_do_nothing, weft__on_host_describe_no_network,
+    copy_on_host, free_network, choose_grid);

@@ -118,6 +118,7 @@ static void add_to_word(const struct sim_parcel *parcel)
         return;
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, parcel->origin.code);
     const uint64_t value = *word + parcel->access.add;
+    sim_word_change(sim_word_of(word), parcel->access.adders, parcel->origin.code);
     struct sim_signal *signal = sim_signal_add_to(sim_word_of(word), *word, value);
     sim_clock_join(&signal->clock, &sim_current()->clock);
     signal->is_credit = parcel->access.num_bytes == 0;

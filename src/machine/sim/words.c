@@ -29,14 +29,16 @@ void sim_words_forget(const void *address, size_t num_bytes)
     }
 }
 
-void sim_word_note_adder(const uint64_t *word, enum sim_adder adder, const void *code)
+void sim_word_change(struct sim_word *word, enum wp_access_adders who, const void *code)
 {
     const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, code};
-    uint32_t *adders = &sim_word_of(word)->adders;
-    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, code);
-    *adders |= adder;
-    if (*adders == (SIM_ADDED_BY_NIC | SIM_ADDED_BY_PROCESSOR))
-        sim_report_bad_access(word, &access, NULL, "word that both a NIC and a processor add to");
+    const uint32_t both = 1u << WP_ACCESS_ADDED_BY_NETWORK | 1u << WP_ACCESS_ADDED_BY_ALL;
+    if (word->changed_by == both)
+        return; /* reported once */
+    word->changed_by |= 1u << who;
+    if (word->changed_by == both)
+        sim_report_bad_access(word->address, &access, NULL,
+                              "word that a NIC adds to, changed by a processor");
 }
 
 static const struct sim_signal *kept_signal(const struct sim_word *word, uint64_t number)

@@ -212,13 +212,11 @@ struct sim_word {
     uint64_t num_signals;
     struct sim_signal signals[SIM_KEPT_SIGNALS]; /* the last ones: i is in [i % SIM_KEPT_SIGNALS] */
     uint64_t awaited;                            /* the last value that a wait has seen */
-    uint32_t adders;                             /* enum sim_adder */
+    uint32_t changed_by; /* a bit for each of enum wp_access_adders: a NIC, and processors */
 };
-/* A NIC's additions are atomic among each other alone. */
-enum sim_adder { SIM_ADDED_BY_NIC = 1, SIM_ADDED_BY_PROCESSOR = 2 };
-/* The running fiber is about to add to the word. */
-void sim_word_note_adder(const uint64_t *word, enum sim_adder adder, const void *code);
 struct sim_word *sim_word_of(const void *address);
+/* Reports a word that both change. */
+void sim_word_change(struct sim_word *word, enum wp_access_adders who, const void *code);
 struct sim_signal *sim_signal_add(struct sim_word *word, uint64_t value);
 /* The same by an addition to the value `before`: it brings what the signal of that value brings. */
 struct sim_signal *sim_signal_add_to(struct sim_word *word, uint64_t before, uint64_t value);

@@ -10,7 +10,7 @@
 #include "net/nic/message.h"
 
 enum {
-    DEPTH = 1024,
+    DEFAULT_DEPTH = 1024,
     BATCH = 1,
     MAX_STEPS_OF_ROUND = 256,
     FIRST_QP = 0x100, /* of the queue to rank 0 */
@@ -22,7 +22,7 @@ enum {
 struct listener {
     uint64_t done; /* units, by the CQEs; stored atomically, as the next */
     int has_failed;
-    int is_told;
+    int is_told, is_lost; /* both by next_failure */
     uint64_t failed_unit;
     struct weft__nic_cqe cqe; /* of the first failure */
 };
@@ -32,7 +32,7 @@ struct weft__nic_adapter {
     struct weft__nic_port port;
     struct weft__nic_model *model;
     struct listener *listeners;   /* [num_ranks] */
-    struct weft__nic_unit *units; /* [num_ranks][DEPTH] */
+    struct weft__nic_unit *units; /* [num_ranks][depth] */
     struct weft__nic_unit *cqes;  /* [num_ranks] */
     uint32_t (*records)[2];       /* [num_ranks] */
     uint64_t sink;
@@ -76,7 +76,7 @@ static void hear(struct weft__nic_adapter *adapter, int32_t peer)
     struct listener *listener = &adapter->listeners[peer];
     const struct weft__nic_unit *entry = &adapter->cqes[peer];
     const struct weft__nic_tail tail = weft__nic_decode_tail(entry->words[WEFT__NIC_CQE_TAIL_WORD]);
-    const uint64_t done = weft__nic_count_done(listener->done, tail.counter, DEPTH);
+    const uint64_t done = weft__nic_count_done(listener->done, tail.counter, adapter->config.depth);
     __atomic_store_n(&listener->done, done, __ATOMIC_RELAXED);
     if (tail.opcode != WEFT__NIC_CQE_REQUEST && !listener->has_failed) {
         listener->failed_unit = done - 1;
@@ -155,7 +155,12 @@ static void send_packet(void *context, struct weft__nic_model *from, uint32_t pe
 {
     struct weft__nic_adapter *adapter = context;
     const struct weft__nic_message message = {.kind = WEFT__NIC_REQUEST, .packet = *packet};
-    (void)from;
+    if ((int32_t)peer == adapter->config.rank) {
+        struct weft__nic_answer answer;
+        weft__nic_model_respond(from, packet, &answer);
+        weft__nic_model_answer(from, &answer);
+        return;
+    }
     (void)send_message(adapter, (int32_t)peer, &message); /* else `cut` tells */
 }
 
@@ -198,19 +203,19 @@ static const char *take(void *context, int32_t peer, const void *bytes, size_t n
 
 static weft_result allocate(struct weft__nic_adapter *adapter)
 {
-    const size_t num_ranks = (size_t)adapter->config.num_ranks;
+    const size_t num_ranks = (size_t)adapter->config.num_ranks, depth = adapter->config.depth;
     struct weft__nic_port *port = &adapter->port;
     port->channels = calloc(num_ranks, sizeof *port->channels);
     port->rank = adapter->config.rank;
     adapter->listeners = calloc(num_ranks, sizeof *adapter->listeners);
     adapter->records = calloc(num_ranks, sizeof *adapter->records);
     adapter->units =
-        aligned_alloc(WEFT__NIC_UNIT_BYTES, num_ranks * DEPTH * sizeof *adapter->units);
+        aligned_alloc(WEFT__NIC_UNIT_BYTES, num_ranks * depth * sizeof *adapter->units);
     adapter->cqes = aligned_alloc(WEFT__NIC_UNIT_BYTES, num_ranks * sizeof *adapter->cqes);
     if (port->channels == NULL || adapter->listeners == NULL || adapter->records == NULL ||
         adapter->units == NULL || adapter->cqes == NULL)
         return weft__no_memory("no memory for the queues to %d ranks", adapter->config.num_ranks);
-    memset(adapter->units, 0, num_ranks * DEPTH * sizeof *adapter->units);
+    memset(adapter->units, 0, num_ranks * depth * sizeof *adapter->units);
     memset(adapter->cqes, 0xff, num_ranks * sizeof *adapter->cqes);
     return WEFT_OK;
 }
@@ -230,7 +235,8 @@ static weft_result add_region(struct weft__nic_adapter *adapter, const void *mem
 static weft_result add_queue(struct weft__nic_adapter *adapter, int32_t peer)
 {
     struct weft__nic_channel *channel = &adapter->port.channels[peer];
-    struct weft__nic_unit *units = &adapter->units[(size_t)peer * DEPTH];
+    const uint32_t depth = adapter->config.depth;
+    struct weft__nic_unit *units = &adapter->units[(size_t)peer * depth];
     const struct weft__nic_cq_config cq = {.kind = WEFT__NIC_CQ_COLLAPSED,
                                            .entries = (uintptr_t)&adapter->cqes[peer],
                                            .num_entries = 1};
@@ -238,14 +244,14 @@ static weft_result add_queue(struct weft__nic_adapter *adapter, int32_t peer)
                                            .peer = (uint32_t)peer,
                                            .peer_qp = qp_of(adapter->config.rank),
                                            .units = (uintptr_t)units,
-                                           .depth = DEPTH,
+                                           .depth = depth,
                                            .record = (uintptr_t)adapter->records[peer]};
     channel->queue = (struct weft__nic_queue){.units = units,
                                               .record = adapter->records[peer],
                                               .doorbell = &channel->doorbell,
                                               .cqe = &adapter->cqes[peer],
                                               .qp = queue.qp,
-                                              .depth = DEPTH,
+                                              .depth = depth,
                                               .batch = BATCH};
     WEFT__TRY(weft__nic_model_add_cq(adapter->model, &cq, &queue.cq_idx));
     return weft__nic_model_add_queue(adapter->model, &queue);
@@ -260,14 +266,15 @@ static weft_result make(struct weft__nic_adapter *adapter)
                                                           .add = add,
                                                           .draw = draw,
                                                           .tell = tell},
-                                                 .wire = {.context = adapter, .send = send_packet}};
+                                                 .wire = {.context = adapter, .send = send_packet},
+                                                 .trouble = config->trouble};
     WEFT__TRY(allocate(adapter));
     WEFT__TRY(weft__nic_model_create(&model, &adapter->model));
     WEFT__TRY(
         add_region(adapter, &adapter->sink, sizeof adapter->sink, SINK_KEY, WEFT__NIC_LOCAL_WRITE));
     adapter->port.sink = (struct weft__nic_key){(uintptr_t)&adapter->sink, SINK_KEY};
     for (int32_t peer = 0; peer < config->num_ranks; peer++)
-        if (config->net->peers[peer].state != WEFT__NET_NO_PEER)
+        if (peer == config->rank || config->net->peers[peer].state != WEFT__NET_NO_PEER)
             WEFT__TRY(add_queue(adapter, peer));
     return WEFT_OK;
 }
@@ -278,6 +285,8 @@ weft_result weft__nic_adapter_create(const struct weft__nic_adapter_config *conf
     struct weft__nic_adapter *adapter = calloc(1, sizeof *adapter);
     WEFT__CHECK_MEMORY(adapter, "no memory for a NIC");
     adapter->config = *config;
+    if (config->depth == 0)
+        adapter->config.depth = DEFAULT_DEPTH;
     adapter->sender = -1;
     adapter->random = UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)config->rank;
     const weft_result result = make(adapter);
@@ -443,6 +452,27 @@ static void describe(const struct weft__nic_adapter *adapter, int32_t peer,
              qp_of(peer), (unsigned long long)listener->failed_unit);
 }
 
+/* The NIC has found that before the engine has. */
+static int is_loss(const struct weft__nic_adapter *adapter, int32_t peer)
+{
+    const struct listener *listener = &adapter->listeners[peer];
+    return listener->has_failed && !listener->is_lost &&
+           listener->cqe.syndrome == WEFT__NIC_RETRIES &&
+           adapter->config.net->peers[peer].state == WEFT__NET_CONNECTED;
+}
+
+static void describe_loss(const struct weft__nic_adapter *adapter, int32_t peer,
+                          struct weft__nic_failure *failure)
+{
+    const struct listener *listener = &adapter->listeners[peer];
+    *failure = (struct weft__nic_failure){
+        .kind = WEFT__NIC_PEER_IS_LOST, .peer = peer, .result = WEFT_ERROR_RANK_FAILED};
+    snprintf(failure->message, sizeof failure->message,
+             "rank %d cannot be reached: %s (0x%02x, vendor 0x%02x), QP 0x%x, unit %llu", peer,
+             weft__nic_syndrome_text(WEFT__NIC_RETRIES), WEFT__NIC_RETRIES,
+             listener->cqe.vendor_syndrome, qp_of(peer), (unsigned long long)listener->failed_unit);
+}
+
 /* A peer that is gone harms nobody but those who must not lose what was for it. */
 static int is_failure(const struct weft__nic_adapter *adapter, int32_t peer)
 {
@@ -461,11 +491,17 @@ int weft__nic_adapter_next_failure(struct weft__nic_adapter *adapter,
         return 1;
     }
     for (int32_t peer = 0; peer < adapter->config.num_ranks; peer++) {
-        if (!is_failure(adapter, peer))
-            continue;
-        adapter->listeners[peer].is_told = 1;
-        describe(adapter, peer, failure);
-        return 1;
+        struct listener *listener = &adapter->listeners[peer];
+        if (is_loss(adapter, peer)) {
+            listener->is_lost = 1;
+            describe_loss(adapter, peer, failure);
+            return 1;
+        }
+        if (is_failure(adapter, peer)) {
+            listener->is_told = 1;
+            describe(adapter, peer, failure);
+            return 1;
+        }
     }
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The NIC of a rank whose programs post to it themselves (WEFT_NET_INITIATOR): a queue pair for
- * each rank of another node, the memory that it may reach, and its failures. The NIC is a model.
- * Its packets go through the rank's net, which tells of peers that are gone.
+ * each rank of another node and one for itself, the memory that it may reach, and its failures. The
+ * NIC is a model. Its packets go through the rank's net, which tells of peers that are gone.
  *
  * All belongs to the net's owner (progress.h), unless it says something else.
  */
@@ -10,6 +10,7 @@
 
 #include "comm/host/doorbell.h"
 #include "net/net.h"
+#include "net/nic/model.h"
 #include "net/nic/queue.h"
 
 struct weft__nic_adapter;
@@ -20,6 +21,8 @@ struct weft__nic_adapter_config {
     const char *heap; /* of this rank */
     uint64_t max_heap_bytes;
     struct weft__doorbell *bell; /* rung when a queue has news */
+    uint32_t depth;              /* of a queue, in units; 0: 1024 */
+    struct weft__nic_trouble trouble;
 };
 
 weft_result weft__nic_adapter_create(const struct weft__nic_adapter_config *config,
@@ -47,6 +50,10 @@ int weft__nic_adapter_is_idle(const struct weft__nic_adapter *adapter);
 int weft__nic_adapter_step(struct weft__nic_adapter *adapter);
 
 struct weft__nic_failure {
+    enum {
+        WEFT__NIC_REQUESTS_FAILED,
+        WEFT__NIC_PEER_IS_LOST /* the net does not know that yet */
+    } kind;
     int32_t peer;       /* -1: this rank is to blame */
     weft_result result; /* RANK_FAILED: what must not be lost was lost */
     char message[WEFT__NET_REASON_BYTES];

@@ -197,10 +197,13 @@ int weft__nic_model_step(struct weft__nic_model *model)
     enum { NUM_ACTIONS = sizeof actions / sizeof *actions };
     const uint32_t first_queue = model->num_queues > 0 ? nic_draw(model, model->num_queues) : 0;
     const uint32_t first_action = nic_draw(model, NUM_ACTIONS);
-    for (uint32_t i = 0; i < model->num_queues; i++)
+    for (uint32_t i = 0; i < model->num_queues; i++) {
+        struct nic_queue *queue = model->queues[(first_queue + i) % model->num_queues];
+        if (nic_has_trouble(model, queue, WEFT__NIC_TROUBLE_STANDS_STILL))
+            continue;
         for (uint32_t k = 0; k < NUM_ACTIONS; k++)
-            if (actions[(first_action + k) % NUM_ACTIONS](
-                    model, model->queues[(first_queue + i) % model->num_queues]))
+            if (actions[(first_action + k) % NUM_ACTIONS](model, queue))
                 return 1;
+    }
     return 0;
 }

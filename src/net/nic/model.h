@@ -153,11 +153,25 @@ enum weft__nic_fault {
     WEFT__NIC_NUM_FAULTS
 };
 
+/* What may happen to a NIC that keeps its promises, when a queue has done `first` units. */
+struct weft__nic_trouble {
+    enum weft__nic_trouble_kind {
+        WEFT__NIC_NO_TROUBLE,
+        WEFT__NIC_TROUBLE_FAILS,       /* with the syndrome */
+        WEFT__NIC_TROUBLE_IS_LATE,     /* completes long after it is done */
+        WEFT__NIC_TROUBLE_IS_SILENT,   /* completes nothing more */
+        WEFT__NIC_TROUBLE_STANDS_STILL /* does nothing more; but it answers others */
+    } kind;
+    enum weft__nic_syndrome syndrome;
+    uint64_t first;
+};
+
 struct weft__nic_model_config {
     struct weft__nic_host host;
     struct weft__nic_wire wire;
     enum weft__nic_source source;
     enum weft__nic_fault fault;
+    struct weft__nic_trouble trouble;
 };
 
 /* Errors: WEFT_ERROR_OUT_OF_MEMORY; WEFT_ERROR_INVALID_ARGUMENT with what is wrong. */

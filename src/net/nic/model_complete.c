@@ -135,8 +135,21 @@ static int is_complete(const struct weft__nic_model *model, const struct nic_que
            (nic_is_answered(entry) || model->config.fault == WEFT__NIC_FAULT_COMPLETES_EARLY);
 }
 
+/* A request that is done otherwise. */
+static void make_fail(const struct weft__nic_model *model, const struct nic_queue *queue,
+                      struct nic_entry *entry)
+{
+    enum { VENDOR_SYNDROME = 0x81 };
+    if (entry->syndrome != WEFT__NIC_NO_SYNDROME ||
+        !nic_has_trouble(model, queue, WEFT__NIC_TROUBLE_FAILS))
+        return;
+    entry->syndrome = model->config.trouble.syndrome;
+    entry->vendor_syndrome = VENDOR_SYNDROME;
+}
+
 int weft__nic_complete(struct weft__nic_model *model, struct nic_queue *queue)
 {
+    enum { LATE_DRAWS = 4096 };
     struct nic_entry *entry = nic_entry_at(queue, queue->done);
     const struct weft__nic_control *control = &entry->command.control;
     if (!can_open(model, queue))
@@ -145,6 +158,12 @@ int weft__nic_complete(struct weft__nic_model *model, struct nic_queue *queue)
         return flush(model, queue);
     if (entry->syndrome == WEFT__NIC_NO_SYNDROME && !is_complete(model, queue, entry))
         return 0;
+    if (nic_has_trouble(model, queue, WEFT__NIC_TROUBLE_IS_SILENT))
+        return 0;
+    if (nic_has_trouble(model, queue, WEFT__NIC_TROUBLE_IS_LATE) &&
+        nic_draw(model, LATE_DRAWS) != 0)
+        return 1;
+    make_fail(model, queue, entry);
     if (entry->syndrome == WEFT__NIC_NO_SYNDROME)
         compare_unit(model, queue, entry);
     queue->has_failed = entry->syndrome != WEFT__NIC_NO_SYNDROME;

@@ -81,6 +81,13 @@ struct weft__nic_model {
     uint32_t num_regions, num_cqs, num_queues;
 };
 
+/* Whether the queue has this trouble by now. */
+static inline int nic_has_trouble(const struct weft__nic_model *model,
+                                  const struct nic_queue *queue, enum weft__nic_trouble_kind kind)
+{
+    return model->config.trouble.kind == kind && queue->done >= model->config.trouble.first;
+}
+
 struct nic_queue *weft__nic_find_queue(const struct weft__nic_model *model, uint32_t qp);
 void weft__nic_tell(const struct weft__nic_model *model, const struct nic_queue *queue,
                     struct weft__nic_finding finding);

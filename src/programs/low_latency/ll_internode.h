@@ -158,11 +158,12 @@ WP_FN void wp_ll_send_remote_head(const struct wp_ll_sender *sender, int32_t ran
     }
     const uint64_t staged = wp_ll_network_head(ll, WP_LL_TO, sender->number, rank);
     int32_t *head = (int32_t *)(void *)(ll->network.memory + staged);
-    const struct wp_access put = wp_counted_put(
+    struct wp_access put = wp_counted_put(
         rank, ll->network.place + staged,
         ll->network.place + wp_ll_network_head(ll, WP_LL_FROM, sender->number, ll->exchange.rank),
         (uint64_t)max_local * sizeof(int32_t),
         ll->network.place + wp_ll_network_head_word(ll, sender->number, ll->exchange.rank));
+    put.absent_after_ms = wp_ll_period_ms(&ll->masks);
     for (int32_t i = wp_lane_idx(warp); i < max_local; i += WP_WARP_SIZE)
         head[i] = counts[i];
     wp_remote_post(warp, &put);

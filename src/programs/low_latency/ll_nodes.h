@@ -207,6 +207,7 @@ WP_FN void wp_ll_post(struct wp_warp *warp, const struct wp_low_latency *ll,
                                      WP_ACCESS_MAY_BE_LOST,
                                      start,
                                      WP_ACCESS_ADDED_BY_NETWORK,
+                                     wp_ll_period_ms(&ll->masks),
                                      0};
     wp_remote_post(warp, &access);
 }
@@ -324,6 +325,17 @@ WP_FN enum wp_status wp_ll_take_remote_head(struct wp_warp *warp, const struct w
 }
 
 /* ------------------------------------------------------------------ announced waits */
+
+/* How often a rank of another node has announced a wait. Nobody else changes the word: a NIC's adds
+ * are atomic among each other alone. */
+WP_FN uint64_t wp_ll_waits_told(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
+{
+    const uint64_t word = wp_ll_network_waits(ll, rank);
+    const struct wp_wait_site site = {WP_PHASE_START, rank, 0, ll->network.place + word, 0};
+    uint64_t told;
+    wp_wait_value(warp, wp_ll_own_word(ll, word), 0, &site, &told); /* any value will do */
+    return told;
+}
 
 /* Warp-wide: announces this rank's wait to the ranks of other nodes that `mask` does not mask. */
 WP_FN void wp_ll_send_waits_remotely(struct wp_warp *warp, const struct wp_low_latency *ll,

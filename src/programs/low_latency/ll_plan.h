@@ -85,6 +85,15 @@ WP_FN int wp_ll_has_masks(const struct wp_ll_masks *masks)
     return WP_LL_HAS_MASKS(masks);
 }
 
+enum { WP_LL_PERIODS = 4 /* of a deadline (ll_waits.h) */ };
+
+/* 0 without masks. */
+WP_FN uint32_t wp_ll_period_ms(const struct wp_ll_masks *masks)
+{
+    return wp_ll_has_masks(masks) ? (masks->absent_after_ms + WP_LL_PERIODS - 1) / WP_LL_PERIODS
+                                  : 0;
+}
+
 WP_FN int wp_ll_is_masked(const struct wp_ll_masks *masks, int32_t rank)
 {
     return wp_ll_has_masks(masks) && wp_load_relaxed(&masks->mask[rank]) != 0;

@@ -24,8 +24,8 @@
  * the block sends; that harms nobody. In packets each warp goes by what it knows (ll_packets.h).
  */
 
-/* The length of a wait, in periods. */
-enum { WP_LL_PERIODS = 4 /* of a deadline */, WP_LL_PERIODS_OF_FIRST = 12 };
+/* The length of a wait, in periods; a deadline is WP_LL_PERIODS. */
+enum { WP_LL_PERIODS_OF_FIRST = 12 };
 
 struct wp_ll_patience {
     int32_t num_silent;  /* in a row, without a word of the awaited rank; */
@@ -44,13 +44,6 @@ WP_FN struct wp_ll_patience wp_ll_patience_about(uint64_t number, int32_t num_ra
                                             WP_LL_PERIODS_OF_FIRST * num_ranks,
                                             WP_LL_RECEIVED_NOTHING};
     return patience;
-}
-
-/* 0 without masks. */
-WP_FN uint32_t wp_ll_period_ms(const struct wp_ll_masks *masks)
-{
-    return wp_ll_has_masks(masks) ? (masks->absent_after_ms + WP_LL_PERIODS - 1) / WP_LL_PERIODS
-                                  : 0;
 }
 
 /* Blocks must use the same heads, since heads tell where rows are packed. The first block that has
@@ -171,10 +164,10 @@ WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
     enum { LOOK_MS = 1 };
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank;
-    uint64_t *word = wp_ll_is_remote(ll, rank)
-                         ? WP_LL_NODES(wp_ll_own_word(ll, wp_ll_network_waits(ll, rank)), NULL)
-                         : wp_ll_waits_word(ll, own, rank);
-    const uint64_t heard = wp_fetch_add(run->op.warp, own, word, 0);
+    const uint64_t heard =
+        wp_ll_is_remote(ll, rank)
+            ? WP_LL_NODES(wp_ll_waits_told(run->op.warp, ll, rank), 0)
+            : wp_fetch_add(run->op.warp, own, wp_ll_waits_word(ll, own, rank), 0);
     int is_news = patience->heard != WP_LL_RECEIVED_NOTHING && heard != patience->heard;
     if (is_news) {
         struct wp_ll_wait look = {

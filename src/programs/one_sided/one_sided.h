@@ -2,7 +2,8 @@
 /*
  * Accesses to the heap of any rank: by loads and stores where it is mapped, by the network where
  * not. Places are offsets in the heaps. For programs; each is called by all lanes of a warp
- * together, and any number of warps and ranks may do so at any time.
+ * together, and any number of warps and ranks may do so at any time. Whoever adds to a word says
+ * who else does: where it is mapped, processors do (WP_ACCESS_ADDED_BY_ALL).
  */
 #pragma once
 
@@ -37,13 +38,15 @@ WP_FN enum wp_status wp_await_access(struct wp_warp *warp, uint64_t number,
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-WP_FN enum wp_status wp_access_remote(struct wp_warp *warp, const struct wp_access *access)
+/* A flush comes to no own memory: what the own NIC does there is awaited. */
+WP_FN enum wp_status wp_access_remote(struct wp_warp *warp, const struct wp_heaps *heaps,
+                                      const struct wp_access *access)
 {
     struct wp_access awaited = *access;
     awaited.loss = WP_ACCESS_MUST_NOT_BE_LOST;
-    awaited.adders = WP_ACCESS_ADDED_BY_ALL; /* ranks of the word's node do (mapped.h) */
     const uint64_t number = wp_remote_post(warp, &awaited);
-    const int is_add_alone = access->operation == WP_ACCESS_PUT_SIGNAL && access->num_bytes == 0;
+    const int is_add_alone = access->operation == WP_ACCESS_PUT_SIGNAL && access->num_bytes == 0 &&
+                             access->rank != heaps->rank;
     const struct wp_wait_site site = {WP_PHASE_ACCESS, access->rank, number,
                                       access->num_bytes > 0 ? access->target : access->word, 0};
     return is_add_alone ? WP_STATUS_OK : wp_await_access(warp, number, &site);
@@ -55,7 +58,7 @@ WP_FN enum wp_status wp_access_heap(struct wp_warp *warp, const struct wp_heaps 
                                     const struct wp_access *access)
 {
     if (heaps->bases[access->rank] == NULL)
-        return wp_access_remote(warp, access);
+        return wp_access_remote(warp, heaps, access);
     wp_access_mapped(warp, heaps, access);
     return WP_STATUS_OK;
 }
@@ -72,6 +75,7 @@ WP_FN uint64_t wp_post_flush(struct wp_warp *warp, int32_t rank)
                                     WP_ACCESS_MAY_BE_LOST,
                                     WP_ACCESS_AT_ONCE,
                                     WP_ACCESS_ADDED_BY_NETWORK,
+                                    0,
                                     0};
     return wp_remote_post(warp, &flush);
 }

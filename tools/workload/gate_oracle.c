@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "oracle/gate.h"
+#include "workload/gate_oracle.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -116,8 +116,7 @@ void gate_case_draw(int32_t number, int32_t max_tokens, struct gate_case *drawn,
         ((float *)(block + drawn->grad_weights))[i] = rng_normal(&rng);
 }
 
-weft_result gate_case_enqueue(const struct gate_case *drawn, char *block, weft_comm *comm,
-                              weft_stream *stream)
+struct gate_calls gate_case_calls(const struct gate_case *drawn, char *block)
 {
     weft_gate_args args = drawn->args;
     args.logits = block + drawn->logits;
@@ -143,8 +142,7 @@ weft_result gate_case_enqueue(const struct gate_case *drawn, char *block, weft_c
                                               .score = args.score,
                                               .weights = args.weights,
                                               .scale = args.scale};
-    const weft_result result = weft_gate_choose(comm, &args, stream);
-    return result == WEFT_OK ? weft_gate_backward(comm, &backward, stream) : result;
+    return (struct gate_calls){args, backward};
 }
 
 uint64_t gate_case_digest(const struct gate_case *drawn, const char *after, uint64_t digest)

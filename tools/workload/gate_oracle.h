@@ -26,9 +26,12 @@ struct gate_case {
 
 /* The case, of at most so many tokens, and what its block has before the call. */
 void gate_case_draw(int32_t number, int32_t max_tokens, struct gate_case *drawn, char *block);
-/* Enqueues the choice and the gradient, in memory of the machine. */
-weft_result gate_case_enqueue(const struct gate_case *drawn, char *block, weft_comm *comm,
-                              weft_stream *stream);
+/* The arguments of the two calls, in memory of the machine: first the choice. */
+struct gate_calls {
+    weft_gate_args choose;
+    weft_gate_backward_args backward;
+};
+struct gate_calls gate_case_calls(const struct gate_case *drawn, char *block);
 /* The first mistake in the block after the call; NULL: none. *num_close counts tokens whose choice
  * is not checked, since values lie so close that fp32 may order them differently. */
 const char *gate_case_check(const struct gate_case *drawn, const char *before, const char *after,
