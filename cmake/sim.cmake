@@ -84,7 +84,7 @@ set(sim_host_sources
 # Source lines for reports. clang leaves out by default the table that libdw looks addresses up in.
 add_library(weft_sim_debug_info INTERFACE)
 target_compile_options(weft_sim_debug_info INTERFACE
-  -g $<$<C_COMPILER_ID:Clang>:-gdwarf-aranges>)
+  -g1 $<$<C_COMPILER_ID:Clang>:-gdwarf-aranges>)
 
 # The programs alone are instrumented: at each access the compiler calls a hook of the sim.
 add_library(weft_sim_programs OBJECT ${program_sources} ${network_program_sources})

@@ -275,7 +275,9 @@ static void tell(weft_ll_phases phases, uint64_t num_bytes)
 }
 
 /* Where words tell of experts, a warp for each source and one that waits for all
- * (wp_ll_pack_early). */
+ * (wp_ll_pack_early). The caller's work waits for this launch. Unlike combine, this launch waits
+ * for no such work, so the next launch may start early: work that finds no free SM merely begins
+ * later. */
 static struct weft__grid dispatch_grid(const weft_ll *ll, const weft_ll_dispatch_args *args)
 {
     const weft_comm *comm = ll->ep->comm;

@@ -48,8 +48,8 @@ struct wp_access {
     enum wp_access_loss loss : 8;
     enum wp_access_start start : 8;
     enum wp_access_adders adders : 16;
-    /* Of one that may be lost: so many milliseconds its post waits for room in a queue to the rank
-     * that does not move; then the queue has failed, and all behind it is lost, too. 0: as long as
+    /* The post of an access that may be lost waits so many milliseconds for room in a NIC's queue
+     * that does not move. Then the queue has failed, and all behind it is lost, too. 0: as long as
      * any wait, which fails the launch. */
     uint32_t absent_after_ms;
     uint64_t ready; /* the queue's: number + 1, stored last, once the rest is there */

@@ -395,7 +395,7 @@ TEST(decoding_goes_on_without_a_killed_rank_of_another_node)
     run_seeds(SIGKILL, NUM_RANKS, tests_rounds(tests_grid_size(4, 1), 1));
 }
 
-TEST_CALL(a_stopped_rank_comes_back, run_seeds(SIGSTOP, 1, tests_rounds(tests_grid_size(4, 2), 2)))
+TEST_CALL(a_stopped_rank_comes_back, run_seeds(SIGSTOP, 1, tests_rounds(tests_grid_size(4, 1), 2)))
 TEST_CALL(a_stopped_rank_of_another_node_comes_back,
           run_seeds(SIGSTOP, 2, tests_rounds(tests_grid_size(2, 1), 1)))
 

@@ -30,18 +30,20 @@ static int run_cases(weft_comm *comm, weft_stream *stream, void *block)
     return digest != GATE_SMALL_DIGEST;
 }
 
-static int run_rank(int32_t number, void *job)
+static int run_rank(int32_t number, void *argument)
 {
-    return sim_job_use_block(job, number, GATE_BLOCK_BYTES, run_cases);
+    return sim_job_use_block(argument, number, GATE_BLOCK_BYTES, run_cases);
 }
 
-static void run_schedule(const void *none, uint64_t seed, int32_t weakened_site,
+static void run_schedule(const void *given, uint64_t seed, int32_t weakened_site,
                          struct weft__sim_result *result)
 {
-    struct sim_job job = {.num_nodes = 1, .ranks_per_node = 1, .weakened_site = weakened_site};
-    (void)none;
+    struct sim_job job = *(const struct sim_job *)given;
+    job.weakened_site = weakened_site;
     sim_job_run(&job, run_rank, &job, seed, result);
 }
 
+static const struct sim_job alone = {.num_nodes = 1, .ranks_per_node = 1};
+
 TEST_CALL(gates_have_the_bits_of_the_cpu_machine,
-          schedules_expect_sound(&(struct schedules){run_schedule, NULL, NUM_SEEDS}))
+          schedules_expect_sound(&(struct schedules){run_schedule, &alone, NUM_SEEDS}))

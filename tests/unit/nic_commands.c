@@ -115,6 +115,8 @@ static uint32_t create_cq(const struct command *command, uint32_t *handle, uint3
                       part_of_record = {"dbr_umem_id", "dbr_addr", 8, 8};
     TRY(find_part(command, &part_of_entries, &entries));
     TRY(find_part(command, &part_of_record, &record));
+    if (*(const uint64_t *)(uintptr_t)record != 0)
+        return refuse(command, "dbr_addr", "where the record is not 0");
     TRY(check_object(command, "uar_page", NIC_UAR));
     struct nic_object *cq = nic_hardware_add(command->hardware, NIC_CQ, handle);
     config.entries = entries;

@@ -133,6 +133,14 @@ int nic_hardware_find_peer(int device, uint32_t qp)
     return -1;
 }
 
+int nic_hardware_num_open(void)
+{
+    int num_open = 0;
+    for (int i = 0; i < WEFT__NIC_MAX_ENDS; i++)
+        num_open += world.open[i].model != NULL;
+    return num_open;
+}
+
 /* Packets to it, and from it, are lost. The kernel frees what a process has left. */
 void nic_hardware_close(struct nic_hardware *hardware)
 {

@@ -43,6 +43,7 @@ struct nic_hardware {
 
 struct nic_hardware *nic_hardware_open(int device, int fd);
 struct nic_hardware *nic_hardware_of(int fd); /* NULL: the descriptor is of no NIC */
+int nic_hardware_num_open(void);
 /* As the wire calls the NIC of the device that has this queue pair; -1: there is none. */
 int nic_hardware_find_peer(int device, uint32_t qp);
 void nic_hardware_close(struct nic_hardware *hardware);

@@ -77,7 +77,11 @@ static weft_result make_qp(struct nic_rank *rank, int peer)
                                                          (uint64_t)peer * WEFT__NIC_RECORD_BYTES,
                                                .completions = &rank->completion_umem,
                                                .entry = (uint64_t)peer * NIC_HOST_PAGE_BYTES};
-    return weft__nic_qp_create(&rank->device, &config, &rank->qps[peer]);
+    struct weft__nic_qp qp = {0};
+    const weft_result result = weft__nic_qp_create(&rank->device, &config, &qp);
+    if (result == WEFT_OK) /* else nothing is left of it */
+        rank->qps[peer] = qp;
+    return result;
 }
 
 static weft_result make(struct nic_host *host, int rank_idx, const struct weft__verbs *verbs)
@@ -176,6 +180,7 @@ void nic_host_close(struct nic_host *host)
 {
     for (int rank = 0; rank < host->num_ranks; rank++)
         unmake(&host->ranks[rank]);
+    assert_int_equal(nic_hardware_num_open(), 0);
 }
 
 /* ---------------------------------------------------------------- use */

@@ -128,9 +128,9 @@ static inline void draw_quantised_rows(struct quantised_rows *rows, int idx, uin
 static inline void check_quantised_rows(const struct quantised_rows *rows)
 {
     for (int32_t d = 0; d < QUANTISED_MAX_DSTS; d++) {
-        const int is_same =
-            memcmp(rows->dst_memory[d], rows->expected[d], QUANTISED_ROW_BYTES) == 0;
-        for (int64_t i = 0; !is_same && i < QUANTISED_ROW_BYTES; i++) {
+        if (memcmp(rows->dst_memory[d], rows->expected[d], QUANTISED_ROW_BYTES) == 0)
+            continue;
+        for (int64_t i = 0; i < QUANTISED_ROW_BYTES; i++) {
             if (rows->dst_memory[d][i] != rows->expected[d][i])
                 fail_msg("dtype %d to %d, scale %d of %d elements, %d of %d rows of %lld, byte "
                          "%lld, scales from %lld on: %x, not %x",

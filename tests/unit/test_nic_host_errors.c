@@ -193,6 +193,27 @@ TEST(failures_name_the_rank_and_the_syndrome)
     unmake();
 }
 
+/* Requests behind the failed one are flushed, and their completions are written over its own. */
+TEST(the_first_cause_stays)
+{
+    const struct wp_access access = {.operation = WP_ACCESS_PUT, .rank = 1, .num_bytes = 8};
+    enum { NUM_PUTS = 8 };
+    uint64_t index;
+    int num_failures = 0;
+    nic_kernel_reset();
+    assert_ok(make());
+    nic_hardware_cut(1);
+    for (int i = 0; i < NUM_PUTS; i++)
+        assert_int_equal(nic_host_post(&host, 0, &access, &index), WP_STATUS_OK);
+    while (nic_hardware_step())
+        num_failures += weft__nic_qp_check(&host.ranks[0].qps[1]) != WEFT_OK;
+    assert_true(num_failures > NUM_PUTS);
+    assert_error(weft__nic_qp_check(&host.ranks[0].qps[1]), WEFT_ERROR_RANK_FAILED,
+                 "rank 1 has failed: transport retries exceeded (0x15");
+    assert_non_null(strstr(weft_last_error(), ", unit 0"));
+    unmake();
+}
+
 int main(void)
 {
     return tests_run(set_up, tear_down);

@@ -50,7 +50,8 @@ static void check(const char *name, const char *expected)
     weft__nic_find_lacks(&system_files, device, lacks);
     assert_string_equal(lacks, expected);
     assert_string_equal(device, name);
-    assert_string_equal(nic_hardware_complaint(), ""); /* the device is given back */
+    assert_string_equal(nic_hardware_complaint(), "");
+    assert_int_equal(nic_hardware_num_open(), 0);
 }
 
 #define NO_OPTION                                                                                  \

@@ -104,9 +104,11 @@ enum wp_status weft__cpu_nic_await(struct wp_warp *warp, uint64_t number,
 {
     weft_comm *comm = weft__cpu_comm_of(warp);
     struct weft__nic_channel *channel = channel_of(comm, rank_of(number));
-    struct wp_nic_wait wait = begin_wait(warp, channel, site);
-    if (wp_nic_await(&channel->queue, number & ((UINT64_C(1) << INDEX_BITS) - 1), &wait) ==
-        WP_STATUS_OK)
+    const uint64_t index = number & ((UINT64_C(1) << INDEX_BITS) - 1);
+    struct wp_wait_site here = *site;
+    here.sequence = index; /* for messages */
+    struct wp_nic_wait wait = begin_wait(warp, channel, &here);
+    if (wp_nic_await(&channel->queue, index, &wait) == WP_STATUS_OK)
         return WP_STATUS_OK;
     if (wait.status != WP_STATUS_OK) {
         name_rank(&warp->launch->failure, rank_of(number));
@@ -115,7 +117,7 @@ enum wp_status weft__cpu_nic_await(struct wp_warp *warp, uint64_t number,
     /* Requests that fail complete, too, but not before the communicator has, if the loss is one. In
      * a queue that was given up they do not. */
     weft__progress_run(comm->network->progress);
-    struct wp_failure failure = {.kind = WP_FAILURE_COMM, .site = *site};
+    struct wp_failure failure = {.kind = WP_FAILURE_COMM, .site = here};
     if (atomic_load(&comm->status.result) == WEFT_OK) {
         if (wp_nic_load(&channel->queue.failure) != WEFT__NIC_QUEUE_FAILED)
             return WP_STATUS_OK;

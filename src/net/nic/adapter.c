@@ -1,54 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-#include "net/nic/adapter.h"
+#include "net/nic/adapter_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/host/error.h"
-#include "net/net_internal.h"
 #include "net/nic/message.h"
 
 enum {
     DEFAULT_DEPTH = 1024,
     BATCH = 1,
     MAX_STEPS_OF_ROUND = 256,
-    FIRST_QP = 0x100, /* of the queue to rank 0 */
     SINK_KEY = 0x100, /* then those of the heap's steps */
     FIRST_STEP_KEY
 };
-
-/* The adapter's own knowledge of a channel. */
-struct listener {
-    uint64_t done; /* units, by the CQEs; stored atomically, as the next */
-    int has_failed;
-    int is_told, is_lost; /* both by next_failure */
-    uint64_t failed_unit;
-    struct weft__nic_cqe cqe; /* of the first failure */
-};
-
-struct weft__nic_adapter {
-    struct weft__nic_adapter_config config;
-    struct weft__nic_port port;
-    struct weft__nic_model *model;
-    struct listener *listeners;   /* [num_ranks] */
-    struct weft__nic_unit *units; /* [num_ranks][depth] */
-    struct weft__nic_unit *cqes;  /* [num_ranks] */
-    uint32_t (*records)[2];       /* [num_ranks] */
-    uint64_t sink;
-    uint64_t random;
-    struct weft__nic_step *new_step; /* that is not open yet; NULL: none */
-    uint32_t num_keys;               /* of steps */
-    int has_news;
-    int32_t sender;                   /* whose packet the model answers; -1: none */
-    struct weft__nic_failure finding; /* the first one */
-    enum { NO_FINDING, FINDING, FINDING_TOLD } finding_state;
-};
-
-static uint32_t qp_of(int32_t peer)
-{
-    return FIRST_QP + (uint32_t)peer;
-}
 
 /* ---------------------------------------------------------------- below the model */
 
@@ -73,7 +39,7 @@ static void load(void *context, enum weft__nic_load what, void *to, uint64_t fro
  * written over it. */
 static void hear(struct weft__nic_adapter *adapter, int32_t peer)
 {
-    struct listener *listener = &adapter->listeners[peer];
+    struct nic_listener *listener = &adapter->listeners[peer];
     const struct weft__nic_unit *entry = &adapter->cqes[peer];
     const struct weft__nic_tail tail = weft__nic_decode_tail(entry->words[WEFT__NIC_CQE_TAIL_WORD]);
     const uint64_t done = weft__nic_count_done(listener->done, tail.counter, adapter->config.depth);
@@ -169,10 +135,10 @@ static int is_sound(const struct weft__nic_message *message, int32_t peer)
 {
     const struct weft__nic_packet *packet = &message->packet;
     if (message->kind == WEFT__NIC_ANSWER)
-        return message->answer.ticket.qp == qp_of(peer);
+        return message->answer.ticket.qp == nic_qp_of(peer);
     const int is_add = packet->opcode == WEFT__NIC_FETCH_ADD;
     return (weft__nic_is_write(packet) || is_add || packet->opcode == WEFT__NIC_READ) &&
-           packet->target_qp == qp_of(peer) && packet->num_bytes <= WEFT__NIC_PIECE_BYTES &&
+           packet->target_qp == nic_qp_of(peer) && packet->num_bytes <= WEFT__NIC_PIECE_BYTES &&
            packet->offset <= packet->request_bytes &&
            packet->num_bytes <= packet->request_bytes - packet->offset &&
            (!is_add || packet->num_bytes == WEFT__NIC_ATOMIC_BYTES);
@@ -240,9 +206,9 @@ static weft_result add_queue(struct weft__nic_adapter *adapter, int32_t peer)
     const struct weft__nic_cq_config cq = {.kind = WEFT__NIC_CQ_COLLAPSED,
                                            .entries = (uintptr_t)&adapter->cqes[peer],
                                            .num_entries = 1};
-    struct weft__nic_queue_config queue = {.qp = qp_of(peer),
+    struct weft__nic_queue_config queue = {.qp = nic_qp_of(peer),
                                            .peer = (uint32_t)peer,
-                                           .peer_qp = qp_of(adapter->config.rank),
+                                           .peer_qp = nic_qp_of(adapter->config.rank),
                                            .units = (uintptr_t)units,
                                            .depth = depth,
                                            .record = (uintptr_t)adapter->records[peer]};
@@ -389,7 +355,7 @@ int weft__nic_adapter_is_idle(const struct weft__nic_adapter *adapter)
 {
     for (int32_t peer = 0; peer < adapter->config.num_ranks; peer++) {
         const struct weft__nic_queue *queue = &adapter->port.channels[peer].queue;
-        const struct listener *listener = &adapter->listeners[peer];
+        const struct nic_listener *listener = &adapter->listeners[peer];
         const uint64_t num_posted = __atomic_load_n(&queue->ready, __ATOMIC_ACQUIRE);
         if (num_posted != __atomic_load_n(&listener->done, __ATOMIC_RELAXED) &&
             !__atomic_load_n(&listener->has_failed, __ATOMIC_RELAXED))
@@ -403,7 +369,7 @@ static void cut(struct weft__nic_adapter *adapter)
 {
     const struct weft__net *net = adapter->config.net;
     for (int32_t peer = 0; peer < adapter->config.num_ranks; peer++) {
-        struct listener *listener = &adapter->listeners[peer];
+        struct nic_listener *listener = &adapter->listeners[peer];
         const int is_gone =
             net->peers[peer].state == WEFT__NET_LEFT || net->peers[peer].state == WEFT__NET_FAILED;
         if (is_gone && !listener->has_failed)
@@ -428,80 +394,4 @@ int weft__nic_adapter_step(struct weft__nic_adapter *adapter)
         weft__doorbell_ring_words(adapter->config.bell, WEFT__ANY_WORD, WEFT__ANY_WORD + 1);
     adapter->has_news = 0;
     return num_events;
-}
-
-/* ---------------------------------------------------------------- failures */
-
-static void describe(const struct weft__nic_adapter *adapter, int32_t peer,
-                     struct weft__nic_failure *failure)
-{
-    const struct listener *listener = &adapter->listeners[peer];
-    const struct weft__nic_cqe *cqe = &listener->cqe;
-    *failure = (struct weft__nic_failure){.peer = peer, .result = WEFT_ERROR_RANK_FAILED};
-    if (cqe->syndrome == WEFT__NIC_RETRIES) {
-        snprintf(failure->message, sizeof failure->message,
-                 "rank %d has left, or failed, before what it was sent was done", peer);
-        return;
-    }
-    failure->peer = -1;
-    failure->result = WEFT_ERROR_SYSTEM;
-    snprintf(failure->message, sizeof failure->message,
-             "the NIC's queue to rank %d has failed: %s (0x%02x, vendor 0x%02x), QP 0x%x, "
-             "unit %llu",
-             peer, weft__nic_syndrome_text(cqe->syndrome), cqe->syndrome, cqe->vendor_syndrome,
-             qp_of(peer), (unsigned long long)listener->failed_unit);
-}
-
-/* The NIC has found that before the engine has. */
-static int is_loss(const struct weft__nic_adapter *adapter, int32_t peer)
-{
-    const struct listener *listener = &adapter->listeners[peer];
-    return listener->has_failed && !listener->is_lost &&
-           listener->cqe.syndrome == WEFT__NIC_RETRIES &&
-           adapter->config.net->peers[peer].state == WEFT__NET_CONNECTED;
-}
-
-static void describe_loss(const struct weft__nic_adapter *adapter, int32_t peer,
-                          struct weft__nic_failure *failure)
-{
-    const struct listener *listener = &adapter->listeners[peer];
-    *failure = (struct weft__nic_failure){
-        .kind = WEFT__NIC_PEER_IS_LOST, .peer = peer, .result = WEFT_ERROR_RANK_FAILED};
-    snprintf(failure->message, sizeof failure->message,
-             "rank %d cannot be reached: %s (0x%02x, vendor 0x%02x), QP 0x%x, unit %llu", peer,
-             weft__nic_syndrome_text(WEFT__NIC_RETRIES), WEFT__NIC_RETRIES,
-             listener->cqe.vendor_syndrome, qp_of(peer), (unsigned long long)listener->failed_unit);
-}
-
-/* A peer that is gone harms nobody but those who must not lose what was for it. */
-static int is_failure(const struct weft__nic_adapter *adapter, int32_t peer)
-{
-    const struct listener *listener = &adapter->listeners[peer];
-    const uint64_t kept = __atomic_load_n(&adapter->port.channels[peer].kept, __ATOMIC_ACQUIRE);
-    return listener->has_failed && !listener->is_told &&
-           (listener->cqe.syndrome != WEFT__NIC_RETRIES || kept > listener->failed_unit);
-}
-
-int weft__nic_adapter_next_failure(struct weft__nic_adapter *adapter,
-                                   struct weft__nic_failure *failure)
-{
-    if (adapter->finding_state == FINDING) {
-        *failure = adapter->finding;
-        adapter->finding_state = FINDING_TOLD;
-        return 1;
-    }
-    for (int32_t peer = 0; peer < adapter->config.num_ranks; peer++) {
-        struct listener *listener = &adapter->listeners[peer];
-        if (is_loss(adapter, peer)) {
-            listener->is_lost = 1;
-            describe_loss(adapter, peer, failure);
-            return 1;
-        }
-        if (is_failure(adapter, peer)) {
-            listener->is_told = 1;
-            describe(adapter, peer, failure);
-            return 1;
-        }
-    }
-    return 0;
 }

@@ -153,7 +153,7 @@ enum weft__nic_fault {
     WEFT__NIC_NUM_FAULTS
 };
 
-/* What may happen to a NIC that keeps its promises, when a queue has done `first` units. */
+/* This may happen to a NIC that keeps its promises, when a queue has done `first` units. */
 struct weft__nic_trouble {
     enum weft__nic_trouble_kind {
         WEFT__NIC_NO_TROUBLE,
