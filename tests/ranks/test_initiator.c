@@ -155,14 +155,12 @@ static int add_by_nics(struct ranks_context *context)
 {
     enum { ADDS = NUM_RANKS * NUM_ROUNDS };
     static const struct counters zeros;
-    weft_comm *comm;
-    weft_stream *stream;
     weft_net_info info = WEFT_INIT(weft_net_info);
     void *memory;
     setenv("WEFT_NET_INITIATOR", "model", 1);
-    CHECK_OK(
-        ranks_comm_create(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_RANKS), &comm));
-    CHECK_OK(weft_stream_create(comm, &stream));
+    weft_comm *const comm =
+        ranks_comm(context, WEFT_ARGS(weft_comm_config, .num_nodes = NUM_RANKS));
+    weft_stream *const stream = ranks_stream(context);
     CHECK_OK(weft_heap_alloc(comm, sizeof zeros, &memory));
     struct counters *counters = memory;
     *counters = zeros;
@@ -182,8 +180,6 @@ static int add_by_nics(struct ranks_context *context)
     CHECK_OK(weft_net_query(comm, &info));
     CHECK(info.sent_header_bytes == 0, "%llu bytes of headers: the host has sent",
           (unsigned long long)info.sent_header_bytes);
-    CHECK_OK(weft_stream_destroy(stream));
-    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
