@@ -70,9 +70,9 @@ int tests_have_one_mapping(void);
 /* Ends the whole program as skipped if it is 0. */
 void tests_need_one_mapping(void);
 
-/* Ranks of each node where the network sends memory that a barrier has ordered. The thread sanitizer
- * does not see what the ranks of a node tell each other by shared memory, and would call a race what
- * the barrier orders over another rank of the node. */
+/* Ranks of each node where the network sends memory that a barrier has ordered. The thread
+ * sanitizer does not see what the ranks of a node tell each other by shared memory, and would call
+ * a race what the barrier orders over another rank of the node. */
 #ifdef __SANITIZE_THREAD__
 enum { TESTS_RANKS_OF_NODE = 1 };
 #else
