@@ -131,6 +131,19 @@ WP_FN enum wp_status wp_nic_post_group(struct weft__nic_queue *queue,
     return wp_nic_publish(queue, begin, end, wait);
 }
 
+/* Where a post waits for room and for its turn. It may give up, which is a failure unless the rank
+ * has left, or the access may be lost to a missing rank (access->absent_after_ms). */
+WP_FN struct wp_wait_site wp_nic_post_site(const struct wp_access *access, uint32_t timeout_ms)
+{
+    struct wp_wait_site site;
+    memset(&site, 0, sizeof site);
+    site.phase = WP_PHASE_ACCESS;
+    site.rank = access->rank;
+    site.exchange = access->word;
+    site.absent_after_ms = access->absent_after_ms > 0 ? access->absent_after_ms : timeout_ms;
+    return site;
+}
+
 /* By one lane. *index is what wp_nic_await waits for. */
 WP_FN enum wp_status wp_nic_post(const struct weft__nic_port *port, const struct wp_access *access,
                                  struct wp_nic_wait *wait, uint64_t *index)

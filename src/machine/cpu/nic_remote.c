@@ -60,17 +60,11 @@ uint64_t weft__cpu_nic_post(struct wp_warp *warp, const struct wp_access *access
     const weft_comm *comm = weft__cpu_comm_of(warp);
     struct weft__nic_port *port = weft__nic_adapter_port(comm->network->nic);
     struct weft__nic_channel *channel = channel_of(comm, access->rank);
-    const struct wp_wait_site site = {.phase = WP_PHASE_ACCESS,
-                                      .rank = access->rank,
-                                      .exchange = access->word,
-                                      .absent_after_ms = access->absent_after_ms > 0
-                                                             ? access->absent_after_ms
-                                                             : comm->timeout_ms};
+    const struct wp_wait_site site = wp_nic_post_site(access, comm->timeout_ms);
     struct wp_nic_wait wait = begin_wait(warp, channel, &site);
     uint64_t index = 0;
     count(port, access);
-    /* Accesses to a rank that has left are lost, which harms nobody; so are those that may be, to a
-     * rank that is missing. The driver of the NIC tells other failures. */
+    /* The driver of the NIC tells other failures. */
     if (wp_nic_post(port, access, &wait, &index) != WP_STATUS_OK &&
         wait.status == WP_STATUS_ABSENT && access->absent_after_ms == 0 &&
         !weft__status_rank_is_gone(&comm->status, access->rank))

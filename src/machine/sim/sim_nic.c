@@ -145,12 +145,7 @@ uint64_t sim_nic_post(struct wp_warp *warp, const struct wp_access *access,
 {
     const weft_comm *comm = warp->shared->launch->request->comm;
     struct weft__nic_port *port = &comm->link->nics->ports[comm->rank];
-    const struct wp_wait_site site = {.phase = WP_PHASE_ACCESS,
-                                      .rank = access->rank,
-                                      .exchange = access->word,
-                                      .absent_after_ms = access->absent_after_ms > 0
-                                                             ? access->absent_after_ms
-                                                             : comm->timeout_ms};
+    const struct wp_wait_site site = wp_nic_post_site(access, comm->timeout_ms);
     struct wp_nic_wait wait = begin_wait(warp, &port->channels[access->rank], &site);
     struct kept_past own;
     uint64_t index = 0;
@@ -158,7 +153,6 @@ uint64_t sim_nic_post(struct wp_warp *warp, const struct wp_access *access,
         sim_end_without_memory();
     keep_past(&own);
     set_past(past, past);
-    /* Accesses to a rank that has left are lost, which harms nobody. */
     if (wp_nic_post(port, access, &wait, &index) != WP_STATUS_OK &&
         wait.status == WP_STATUS_ABSENT && access->absent_after_ms == 0 &&
         !weft__status_rank_is_gone(&comm->status, access->rank))
