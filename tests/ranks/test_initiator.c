@@ -13,6 +13,7 @@ enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_STEPS = 3, STEP_BYTES = 3 << 20 };
 
 static const weft_comm_config config = {.size = sizeof config,
                                         .num_nodes = NUM_NODES,
+                                        .timeout_ms = 300000, /* packets have 256 bytes */
                                         .heap_bytes = 1 << 20,
                                         .heap_max_bytes = 64 << 20};
 

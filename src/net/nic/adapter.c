@@ -27,6 +27,13 @@ static void load(void *context, enum weft__nic_load what, void *to, uint64_t fro
                  uint32_t num_bytes)
 {
     (void)context;
+    if (what == WEFT__NIC_LOAD_SOURCE && num_bytes == WEFT__NIC_ATOMIC_BYTES &&
+        from % WEFT__NIC_ATOMIC_BYTES == 0) {
+        /* Whole, as a NIC's is: a flush reads a word that others may be storing. */
+        const uint64_t value = __atomic_load_n((uint64_t *)memory_at(from), __ATOMIC_RELAXED);
+        memcpy(to, &value, sizeof value);
+        return;
+    }
     if (what != WEFT__NIC_LOAD_RECORD) {
         memcpy(to, memory_at(from), num_bytes);
         return;
