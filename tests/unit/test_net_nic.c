@@ -70,9 +70,11 @@ static void post_write(uint64_t target)
                                               .local_address = nics.keys[0].address,
                                               .num_bytes = 8};
     (void)weft__nic_encode(&request, &queue->units[request.index]);
-    queue->ready++;
-    queue->record[WEFT__NIC_RECORD_SEND_WORD] = weft__nic_record(queue->ready);
-    *queue->doorbell = weft__nic_doorbell(queue->ready, queue->qp);
+    const uint64_t end = queue->ready + 1;
+    __atomic_store_n(&queue->ready, end, __ATOMIC_RELEASE);
+    __atomic_store_n(&queue->record[WEFT__NIC_RECORD_SEND_WORD], weft__nic_record(end),
+                     __ATOMIC_RELEASE);
+    __atomic_store_n(queue->doorbell, weft__nic_doorbell(end, queue->qp), __ATOMIC_RELEASE);
 }
 
 static void step_rank(int32_t rank)
