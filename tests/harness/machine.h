@@ -29,8 +29,8 @@ int tests_rounds(int on_cpu, int on_cuda);
  * quick (sanitizers). */
 int32_t tests_grid_size(int32_t full, int32_t small);
 
-/* A deadline that a test lets pass on purpose: `ms`, or more under the thread sanitizer, where
- * ranks that are slowed down must keep it until then, with other tests beside them. */
+/* A deadline that a test lets pass on purpose: `ms`, or more under the thread sanitizer and over
+ * the model of a NIC, where ranks take longer. */
 uint32_t tests_deadline_ms(uint32_t ms);
 
 /* Whether communicators of several nodes can have a network with this engine ("auto", "tcp",
