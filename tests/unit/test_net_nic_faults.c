@@ -358,7 +358,7 @@ enum { NUM_FAILURES = sizeof failures / sizeof *failures };
 
 TEST(a_completion_with_an_error_is_told_in_words)
 {
-    const int32_t step = tests_grid_size(1, 3);
+    const int32_t step = tests_grid_size(1, 4);
     for (int32_t i = 0; i < NUM_FAILURES; i++)
         run((struct plan){.trouble = {WEFT__NIC_TROUBLE_FAILS, failures[i].syndrome, 0},
                           .told = failures[i].told},
@@ -375,12 +375,15 @@ TEST(late_completions_are_awaited)
 /* The queue is full for ever, or what it was given is never done. */
 TEST(completions_that_do_not_come_end_by_the_deadline)
 {
-    run((struct plan){.trouble = {.kind = WEFT__NIC_TROUBLE_IS_SILENT}, .told = as_stuck}, 0, 1);
+    run((struct plan){.trouble = {.kind = WEFT__NIC_TROUBLE_IS_SILENT}, .told = as_stuck}, 0,
+        tests_grid_size(1, 2));
 }
 
 TEST(a_nic_that_stands_still_ends_by_the_deadline)
 {
-    run((struct plan){.trouble = {.kind = WEFT__NIC_TROUBLE_STANDS_STILL}, .told = as_stuck}, 0, 1);
+    const int32_t step = tests_grid_size(1, 2);
+    run((struct plan){.trouble = {.kind = WEFT__NIC_TROUBLE_STANDS_STILL}, .told = as_stuck},
+        step - 1, step);
 }
 
 /* ---------------------------------------------------------------- masks */
