@@ -90,7 +90,8 @@ static int visit(struct ranks_context *context)
     weft_comm *comm;
     /* Ranks of several processes take turns on a GPU, by the millisecond; others sleep in the
      * network. */
-    const int32_t num_steps = num_nodes > 1 ? 200 : tests_rounds(tests_grid_size(1000, 100), 200);
+    const int32_t num_steps =
+        num_nodes > 1 ? tests_grid_size(200, 60) : tests_rounds(tests_grid_size(1000, 100), 200);
     if (coll_nodes_open(context, &of->nodes, of->num_ranks, &comm))
         return 1;
     if (comm == NULL)
@@ -168,7 +169,8 @@ static int alternate(struct ranks_context *context)
     if (ep_rank_open(&self, context, *(const int32_t *)context->argument, 4096))
         return 1;
     CHECK_OK(weft_stream_create(self.comm, &other));
-    for (int i = 0; i < 300; i++)
+    const int32_t num_barriers = tests_grid_size(300, 100);
+    for (int32_t i = 0; i < num_barriers; i++)
         CHECK_OK(weft_comm_barrier(self.comm, (i + context->rank) % 2 == 0 ? self.stream : other));
     CHECK_OK(weft_stream_synchronize(other));
     CHECK_OK(weft_stream_synchronize(self.stream));
