@@ -155,7 +155,7 @@ static void run(struct trial trial, rank_function function)
 
 TEST(pairs_mask_each_other)
 {
-    for (uint64_t seed = 0; seed < 4; seed++)
+    for (uint64_t seed = 0; seed < (uint64_t)tests_grid_size(4, 2); seed++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             struct trial trial = {cases[i], (int)(seed % 2), 0};
             trial.problem.seed = 1 + seed;

@@ -153,14 +153,18 @@ TEST(readers_see_whole_records)
     weft__records_destroy(records);
 }
 
-enum { NUM_TIMES = 2000000 };
+static int num_times(void)
+{
+    return tests_grid_size(2000000, 200000);
+}
 
 /* The time of issue is the mark of a record: its end is after it by as much as all others'. Every
  * other record does not end, so that times of another one would stay in it. */
 static void *write_times(void *argument)
 {
     struct weft__records *records = argument;
-    for (int i = 1; i <= NUM_TIMES; i++) {
+    const int last = num_times();
+    for (int i = 1; i <= last; i++) {
         const struct weft__record record = some_record((uint64_t)i);
         const struct weft__record end = {.ended_ns = i + 1,
                                          .waited_ns = i + 2,
@@ -199,7 +203,7 @@ TEST(a_record_has_its_own_times)
         if (weft__records_read(records, weft__records_range(records).last, &record))
             check_times(&record);
         weft__records_totals(records, &totals);
-    } while (totals.num_issued < (uint64_t)NUM_WRITERS * NUM_TIMES);
+    } while (totals.num_issued < (uint64_t)NUM_WRITERS * (uint64_t)num_times());
     for (int i = 0; i < NUM_WRITERS; i++)
         pthread_join(writers[i], NULL);
     weft__records_destroy(records);
