@@ -4,24 +4,31 @@
 
 #include "net/nic/adapter_internal.h"
 
+static void tell_cause(const struct nic_listener *listener, int32_t peer,
+                       char text[WEFT__NIC_CAUSE_BYTES])
+{
+    const struct weft__nic_cqe *cqe = &listener->cqe;
+    weft__nic_cause_text(&(struct weft__nic_cause){cqe->syndrome, cqe->vendor_syndrome,
+                                                   nic_qp_of(peer), listener->failed_unit},
+                         text);
+}
+
 static void describe(const struct weft__nic_adapter *adapter, int32_t peer,
                      struct weft__nic_failure *failure)
 {
     const struct nic_listener *listener = &adapter->listeners[peer];
-    const struct weft__nic_cqe *cqe = &listener->cqe;
+    char cause[WEFT__NIC_CAUSE_BYTES];
     *failure = (struct weft__nic_failure){.peer = peer, .result = WEFT_ERROR_RANK_FAILED};
-    if (cqe->syndrome == WEFT__NIC_RETRIES) {
+    if (listener->cqe.syndrome == WEFT__NIC_RETRIES) {
         snprintf(failure->message, sizeof failure->message,
                  "rank %d has left, or failed, before what it was sent was done", peer);
         return;
     }
     failure->peer = -1;
     failure->result = WEFT_ERROR_SYSTEM;
-    snprintf(failure->message, sizeof failure->message,
-             "the NIC's queue to rank %d has failed: %s (0x%02x, vendor 0x%02x), QP 0x%x, "
-             "unit %llu",
-             peer, weft__nic_syndrome_text(cqe->syndrome), cqe->syndrome, cqe->vendor_syndrome,
-             nic_qp_of(peer), (unsigned long long)listener->failed_unit);
+    tell_cause(listener, peer, cause);
+    snprintf(failure->message, sizeof failure->message, "the NIC's queue to rank %d has failed: %s",
+             peer, cause);
 }
 
 /* The NIC has found that before the engine has. */
@@ -36,14 +43,12 @@ static int is_loss(const struct weft__nic_adapter *adapter, int32_t peer)
 static void describe_loss(const struct weft__nic_adapter *adapter, int32_t peer,
                           struct weft__nic_failure *failure)
 {
-    const struct nic_listener *listener = &adapter->listeners[peer];
+    char cause[WEFT__NIC_CAUSE_BYTES];
     *failure = (struct weft__nic_failure){
         .kind = WEFT__NIC_PEER_IS_LOST, .peer = peer, .result = WEFT_ERROR_RANK_FAILED};
-    snprintf(failure->message, sizeof failure->message,
-             "rank %d cannot be reached: %s (0x%02x, vendor 0x%02x), QP 0x%x, unit %llu", peer,
-             weft__nic_syndrome_text(WEFT__NIC_RETRIES), WEFT__NIC_RETRIES,
-             listener->cqe.vendor_syndrome, nic_qp_of(peer),
-             (unsigned long long)listener->failed_unit);
+    tell_cause(&adapter->listeners[peer], peer, cause);
+    snprintf(failure->message, sizeof failure->message, "rank %d cannot be reached: %s", peer,
+             cause);
 }
 
 /* A peer that is gone harms nobody but those who must not lose what was for it. */

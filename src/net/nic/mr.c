@@ -104,9 +104,8 @@ weft_result weft__nic_umem_create(const struct weft__nic_device *device, const c
     *umem = (struct weft__nic_umem){.verbs = device->verbs,
                                     .umem = made,
                                     .address = memory->address,
-                                    .num_bytes = memory->num_bytes};
-    while (page_bytes >> umem->log_page > 1)
-        umem->log_page++;
+                                    .num_bytes = memory->num_bytes,
+                                    .log_page = (uint32_t)__builtin_ctzll(page_bytes)};
     return WEFT_OK;
 }
 

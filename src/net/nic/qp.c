@@ -12,10 +12,7 @@ enum { LOG_ENTRIES = 0, MAX_LOG_READS = 4 }; /* more READs wait in the NIC, in a
 
 static uint32_t log2_of(uint32_t power)
 {
-    uint32_t log = 0;
-    while (power >> log > 1)
-        log++;
-    return log;
+    return (uint32_t)__builtin_ctz(power);
 }
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -245,12 +242,14 @@ static void hear(struct weft__nic_qp *qp)
 weft_result weft__nic_qp_check(struct weft__nic_qp *qp)
 {
     const struct weft__nic_cqe *cqe = &qp->failure;
+    char cause[WEFT__NIC_CAUSE_BYTES];
     hear(qp);
     if (!qp->has_failed)
         return WEFT_OK;
-    return weft__error(
-        cqe->syndrome == WEFT__NIC_RETRIES ? WEFT_ERROR_RANK_FAILED : WEFT_ERROR_SYSTEM,
-        "the NIC's queue to rank %d has failed: %s (0x%02x, vendor 0x%02x), QP 0x%x, unit %llu",
-        qp->config.peer, weft__nic_syndrome_text(cqe->syndrome), cqe->syndrome,
-        cqe->vendor_syndrome, qp->end.qp, (unsigned long long)qp->failed_unit);
+    weft__nic_cause_text(
+        &(struct weft__nic_cause){cqe->syndrome, cqe->vendor_syndrome, qp->end.qp, qp->failed_unit},
+        cause);
+    return weft__error(cqe->syndrome == WEFT__NIC_RETRIES ? WEFT_ERROR_RANK_FAILED
+                                                          : WEFT_ERROR_SYSTEM,
+                       "the NIC's queue to rank %d has failed: %s", qp->config.peer, cause);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "net/nic/syndrome.h"
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 
 static const char *const texts[] = {
     [WEFT__NIC_NO_SYNDROME] = "no error",
@@ -24,4 +26,11 @@ const char *weft__nic_syndrome_text(uint32_t syndrome)
 {
     const char *text = syndrome < sizeof texts / sizeof *texts ? texts[syndrome] : NULL;
     return text != NULL ? text : "unknown syndrome";
+}
+
+void weft__nic_cause_text(const struct weft__nic_cause *cause, char text[WEFT__NIC_CAUSE_BYTES])
+{
+    snprintf(text, WEFT__NIC_CAUSE_BYTES, "%s (0x%02x, vendor 0x%02x), QP 0x%x, unit %" PRIu64,
+             weft__nic_syndrome_text(cause->syndrome), cause->syndrome, cause->vendor_syndrome,
+             cause->qp, cause->unit);
 }

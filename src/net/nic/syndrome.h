@@ -23,3 +23,12 @@ enum weft__nic_syndrome {
 
 /* For users; never NULL. */
 const char *weft__nic_syndrome_text(uint32_t syndrome);
+
+/* Where and why a request failed, in words. */
+struct weft__nic_cause {
+    uint32_t syndrome, vendor_syndrome;
+    uint32_t qp;
+    uint64_t unit;
+};
+enum { WEFT__NIC_CAUSE_BYTES = 128 };
+void weft__nic_cause_text(const struct weft__nic_cause *cause, char text[WEFT__NIC_CAUSE_BYTES]);
