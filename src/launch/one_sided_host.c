@@ -69,8 +69,8 @@ static weft_result launch_remote(weft_comm *comm, const struct wp_access *access
     return launch(comm, stream, WP_PROGRAM_remote_access, one_warp, &args, sizeof args);
 }
 
-/* Whether nobody but NICs adds to words of the rank: no rank of its node has it mapped, and it adds
- * by its own NIC, too. */
+/* True if NICs alone add to words of the rank: no rank of its node has its heap mapped, and the
+ * rank adds by its own NIC, too. */
 static int is_added_to_by_nics(const weft_comm *comm, int32_t rank)
 {
     const int32_t *node_of_rank = comm->topology.node_of_rank;

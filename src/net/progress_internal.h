@@ -42,7 +42,7 @@ struct weft__progress {
 int weft__progress_nic_is_idle(const struct weft__progress *progress);
 int weft__progress_step_nic(struct weft__progress *progress);
 
-/* Whether something is posted that can be taken now; from any thread. */
+/* From any thread: true if something is posted that can be taken now. */
 int weft__progress_has_work(const struct weft__progress *progress);
 
 /* By who holds `rounds`: takes what is posted, moves the net on, tells of failures, completes what

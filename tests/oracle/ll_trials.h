@@ -40,5 +40,5 @@ void ll_trial_run_carried(struct ll_trial *trial, enum ranks_mode mode);
  * first. */
 void ll_trials_by_expert(enum ranks_mode mode, enum ll_way first_way,
                          void (*prepare)(struct ll_trial *trial, size_t i));
-/* The same on two nodes of two ranks, a third of the cases, on both routes. */
+/* Runs a third of the cases on two nodes of two ranks, on both routes. */
 void ll_trials_by_expert_over_nodes(void (*prepare)(struct ll_trial *trial, size_t i));

@@ -4,17 +4,8 @@
  * that the fences have nothing to add. */
 #pragma once
 
-#include "machine/machine.h"
+#include "machine/nic_wait.h"
 #include "net/nic/queue.h"
-
-struct wp_nic_wait {
-    struct wp_warp *warp;
-    const uint64_t *news; /* of the channel */
-    const struct wp_wait_site *site;
-    uint64_t seen;         /* of the news, before the waiter looked at the queue */
-    enum wp_status status; /* of the last pause */
-    int is_over;
-};
 
 #define wp_nic_load(word)                 __atomic_load_n(word, __ATOMIC_RELAXED)
 #define wp_nic_load_before(word)          __atomic_load_n(word, __ATOMIC_ACQUIRE)

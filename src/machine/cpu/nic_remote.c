@@ -36,11 +36,8 @@ static struct weft__nic_channel *channel_of(const weft_comm *comm, int32_t rank)
 static struct wp_nic_wait begin_wait(struct wp_warp *warp, const struct weft__nic_channel *channel,
                                      const struct wp_wait_site *site)
 {
-    /* The first pause is none: what it would wait for may be there already. */
-    return (struct wp_nic_wait){.warp = warp,
-                                .news = &channel->num_news,
-                                .site = site,
-                                .seen = __atomic_load_n(&channel->num_news, __ATOMIC_ACQUIRE) - 1};
+    const uint64_t *news = &channel->num_news;
+    return wp_nic_begin_wait(warp, news, __atomic_load_n(news, __ATOMIC_ACQUIRE), site);
 }
 
 static void count(struct weft__nic_port *port, const struct wp_access *access)

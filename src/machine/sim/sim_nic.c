@@ -125,14 +125,6 @@ static void forget(struct kept_past *kept)
     sim_clock_clear(&kept->fenced);
 }
 
-static struct wp_nic_wait begin_wait(struct wp_warp *warp, const struct weft__nic_channel *channel,
-                                     const struct wp_wait_site *site)
-{
-    /* The first pause is none: what it would wait for may be there already. */
-    return (struct wp_nic_wait){
-        .warp = warp, .news = &channel->num_news, .site = site, .seen = channel->num_news - 1};
-}
-
 enum wp_status sim_nic_pause(struct wp_nic_wait *wait)
 {
     wait->status = sim_await(wait->warp, wait->news, wait->seen + 1, wait->site);
@@ -146,7 +138,8 @@ uint64_t sim_nic_post(struct wp_warp *warp, const struct wp_access *access,
     const weft_comm *comm = warp->shared->launch->request->comm;
     struct weft__nic_port *port = &comm->link->nics->ports[comm->rank];
     const struct wp_wait_site site = wp_nic_post_site(access, comm->timeout_ms);
-    struct wp_nic_wait wait = begin_wait(warp, &port->channels[access->rank], &site);
+    uint64_t *news = &port->channels[access->rank].num_news;
+    struct wp_nic_wait wait = wp_nic_begin_wait(warp, news, *news, &site);
     struct kept_past own;
     uint64_t index = 0;
     if (join(comm->link, comm->rank, access->rank) != WEFT_OK)
@@ -159,7 +152,7 @@ uint64_t sim_nic_post(struct wp_warp *warp, const struct wp_access *access,
         (void)weft__sim_fail(warp, &(struct wp_failure){.kind = WP_FAILURE_TIMEOUT, .site = site});
     set_past(&own.clock, &own.fenced);
     forget(&own);
-    port->channels[access->rank].num_news++; /* for those who wait for their turn behind it */
+    (*news)++; /* for those who wait for their turn behind it */
     return (uint64_t)(access->rank + 1) << INDEX_BITS | index;
 }
 
@@ -174,7 +167,7 @@ enum wp_status sim_nic_await(struct wp_warp *warp, uint64_t number, const struct
     const weft_comm *comm = warp->shared->launch->request->comm;
     const int32_t rank = (int32_t)(number >> INDEX_BITS) - 1;
     struct weft__nic_channel *channel = &comm->link->nics->ports[comm->rank].channels[rank];
-    struct wp_nic_wait wait = begin_wait(warp, channel, site);
+    struct wp_nic_wait wait = wp_nic_begin_wait(warp, &channel->num_news, channel->num_news, site);
     struct kept_past own;
     keep_past(&own);
     const enum wp_status status =

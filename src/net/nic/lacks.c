@@ -25,7 +25,7 @@ static weft_result try_device(char name[WEFT__NIC_NAME_BYTES])
     return WEFT_OK;
 }
 
-/* Whether a line of the driver's file has the text. */
+/* True if a line of the driver's file has the text. */
 static int driver_says(const struct weft__sysfs *system, const char *file, const char *text)
 {
     char path[WEFT__SYSFS_PATH_BYTES], line[1024];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether programs on GPUs could start RDMA on this machine. */
+/* This machine's obstacles to RDMA that programs on GPUs start. */
 #pragma once
 
 #include "net/nic/device.h"
@@ -7,7 +7,8 @@
 
 enum { WEFT__NIC_LACKS_BYTES = 512 };
 
-/* All that is missing, one behind the other: a library, a device, the right to make queues; a GPU,
- * a way to its memory, a way from it to doorbells. "" if nothing is, and the device's name. */
+/* `lacks` gets all that is missing, separated by semicolons: a library, a device, the right to make
+ * queues; a GPU, a way to its memory, a way from the GPU to doorbells. If nothing is missing,
+ * `lacks` is "", and `device` has the device's name. */
 void weft__nic_find_lacks(const struct weft__sysfs *system, char device[WEFT__NIC_NAME_BYTES],
                           char lacks[WEFT__NIC_LACKS_BYTES]);

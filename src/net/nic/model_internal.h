@@ -81,7 +81,7 @@ struct weft__nic_model {
     uint32_t num_regions, num_cqs, num_queues;
 };
 
-/* Whether the queue has this trouble by now. */
+/* True if the queue has this trouble by now. */
 static inline int nic_has_trouble(const struct weft__nic_model *model,
                                   const struct nic_queue *queue, enum weft__nic_trouble_kind kind)
 {
