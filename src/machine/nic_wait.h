@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The wait of a program at a NIC's queue, on machines where it sleeps until the channel has news. */
+/* The wait of a program at a NIC's queue, where it sleeps until the channel has news. */
 #pragma once
 
 #include "machine/machine.h"

@@ -13,32 +13,19 @@ static struct nic_job_state *const state = &nic_job_state;
 static void load(void *context, enum weft__nic_load what, void *to, uint64_t from,
                  uint32_t num_bytes)
 {
-    const void *at = (const void *)(uintptr_t)from;
     (void)context;
-    sim_yield();
-    if (what == WEFT__NIC_LOAD_RECORD)
-        sim_acquire(sim_nic_clock_of(at));
-    else if (at != &state->memory.cqe) /* only as a new queue's is it loaded */
-        sim_check_access(at, num_bytes, SIM_READ, __builtin_return_address(0));
-    memcpy(to, at, num_bytes);
+    if (from == (uintptr_t)&state->memory.cqe) /* only as a new queue's is it loaded */
+        memcpy(to, &state->memory.cqe, num_bytes);
+    else
+        sim_nic_model_load(what, to, from, num_bytes);
 }
 
 static void store(void *context, enum weft__nic_store what, uint64_t to, const void *from,
                   uint32_t num_bytes)
 {
-    void *at = (void *)(uintptr_t)to;
-    uint32_t tail;
     (void)context;
-    if (what == WEFT__NIC_STORE_TAIL) {
-        memcpy(&tail, from, sizeof tail);
-        sim_nic_store_release_u32(at, tail);
-        return;
-    }
-    sim_yield();
-    sim_check_access(at, num_bytes, what == WEFT__NIC_STORE_CQE ? SIM_ATOMIC_WRITE : SIM_WRITE,
-                     __builtin_return_address(0));
-    sim_store_begin(at, num_bytes, SIM_PLAIN_STORE);
-    memcpy(at, from, num_bytes);
+    sim_nic_model_store(what, to, from, num_bytes,
+                        what == WEFT__NIC_STORE_CQE ? SIM_ATOMIC_WRITE : SIM_WRITE);
 }
 
 static uint64_t add(void *context, uint64_t address, uint64_t addend)

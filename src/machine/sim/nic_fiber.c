@@ -19,19 +19,20 @@ static int is_gone(const struct weft__link *link, int32_t rank)
 
 /* ---------------------------------------------------------------- memory */
 
+/* A new queue's words are loaded before it has a fiber; what is read for a peer that is gone may be
+ * freed. */
 static void load(void *context, enum weft__nic_load what, void *to, uint64_t from,
                  uint32_t num_bytes)
 {
     const struct sim_nic_pair *pair = context;
-    const void *at = (const void *)(uintptr_t)from;
-    if (pair->is_open) {
-        sim_yield();
-        if (what == WEFT__NIC_LOAD_RECORD)
-            sim_acquire(sim_nic_clock_of(at));
-        else if (!is_gone(pair->link, pair->peer)) /* else it does not matter what is read */
-            sim_check_access(at, num_bytes, SIM_READ, __builtin_return_address(0));
+    const int is_checked = what == WEFT__NIC_LOAD_RECORD || !is_gone(pair->link, pair->peer);
+    if (pair->is_open && is_checked) {
+        sim_nic_model_load(what, to, from, num_bytes);
+        return;
     }
-    memcpy(to, at, num_bytes);
+    if (pair->is_open)
+        sim_yield();
+    memcpy(to, (const void *)(uintptr_t)from, num_bytes);
 }
 
 /* The owner hears of each completion, so that it knows what is under way. */
@@ -65,22 +66,14 @@ static void store(void *context, enum weft__nic_store what, uint64_t to, const v
                   uint32_t num_bytes)
 {
     struct sim_nic_pair *pair = context;
-    void *at = (void *)(uintptr_t)to;
-    uint32_t tail;
-    if (what == WEFT__NIC_STORE_TAIL) {
-        memcpy(&tail, from, sizeof tail);
-        sim_nic_store_release_u32(at, tail);
-        hear(pair);
-        return;
-    }
-    sim_yield();
+    const void *at = (const void *)(uintptr_t)to;
     if (what == WEFT__NIC_STORE_TARGET && harms_nobody(at, 0))
         return;
-    sim_check_access(at, num_bytes,
-                     what == WEFT__NIC_STORE_CQE || at == pair->sink ? SIM_ATOMIC_WRITE : SIM_WRITE,
-                     __builtin_return_address(0));
-    sim_store_begin(at, num_bytes, SIM_PLAIN_STORE);
-    memcpy(at, from, num_bytes);
+    sim_nic_model_store(what, to, from, num_bytes,
+                        what == WEFT__NIC_STORE_CQE || at == pair->sink ? SIM_ATOMIC_WRITE
+                                                                        : SIM_WRITE);
+    if (what == WEFT__NIC_STORE_TAIL)
+        hear(pair);
 }
 
 /* A NIC does not know what a signal is of: nobody need wait for any. */

@@ -146,3 +146,32 @@ void sim_nic_ring(uint64_t *doorbell, uint64_t value)
     sim_store_begin(doorbell, sizeof *doorbell, SIM_PLAIN_STORE);
     *doorbell = value;
 }
+
+/* ---------------------------------------------------------------- the model */
+
+void sim_nic_model_load(enum weft__nic_load what, void *to, uint64_t from, uint32_t num_bytes)
+{
+    const void *at = (const void *)(uintptr_t)from;
+    sim_yield();
+    if (what == WEFT__NIC_LOAD_RECORD)
+        sim_acquire(sim_nic_clock_of(at));
+    else
+        sim_check_access(at, num_bytes, SIM_READ, __builtin_return_address(0));
+    memcpy(to, at, num_bytes);
+}
+
+void sim_nic_model_store(enum weft__nic_store what, uint64_t to, const void *from,
+                         uint32_t num_bytes, enum sim_access access)
+{
+    void *at = (void *)(uintptr_t)to;
+    uint32_t tail;
+    if (what == WEFT__NIC_STORE_TAIL) {
+        memcpy(&tail, from, sizeof tail);
+        sim_nic_store_release_u32(at, tail);
+        return;
+    }
+    sim_yield();
+    sim_check_access(at, num_bytes, access, __builtin_return_address(0));
+    sim_store_begin(at, num_bytes, SIM_PLAIN_STORE);
+    memcpy(at, from, num_bytes);
+}

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "machine/sim/world.h"
-#include "net/nic/wqe.h"
+#include "net/nic/model.h"
 
 /* Has what the last store to the word released. */
 struct sim_clock *sim_nic_clock_of(const void *word);
@@ -27,8 +27,12 @@ void sim_nic_fence(struct weft__sim_place place);
 /* The register is memory that the model looks at. */
 void sim_nic_ring(uint64_t *doorbell, uint64_t value);
 
-/* The model stores a completion with it. */
 void sim_nic_store_release_u32(uint32_t *word, uint32_t value);
+
+/* For struct weft__nic_host. `access` is how the store is checked. */
+void sim_nic_model_load(enum weft__nic_load what, void *to, uint64_t from, uint32_t num_bytes);
+void sim_nic_model_store(enum weft__nic_store what, uint64_t to, const void *from,
+                         uint32_t num_bytes, enum sim_access access);
 
 #define wp_nic_load(word) sim_nic_load(word)
 /* The sim's loads keep their order, so that there is nothing to weaken. An acquire here could stand
