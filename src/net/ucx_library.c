@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "net/ucx_library.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #include "comm/host/error.h"
+#include "net/symbols.h"
 
 enum { MIN_MAJOR = 1, MIN_MINOR = 13 };
 
@@ -17,26 +16,17 @@ static struct {
     char obstacle[256]; /* empty: it is loaded */
 } library = {.once = PTHREAD_ONCE_INIT};
 
-static const struct {
-    const char *name;
-    size_t offset;
-} symbols[] = {
 #define SYMBOL(name) {#name, offsetof(struct weft__ucx, name)},
-    WEFT__UCX_FUNCTIONS(SYMBOL)
+static const struct weft__symbol symbols[] = {WEFT__UCX_FUNCTIONS(SYMBOL){0}};
 #undef SYMBOL
-};
 
 static void look_up(void *handle)
 {
     unsigned major = 0, minor = 0, release = 0;
-    for (size_t index = 0; index < sizeof(symbols) / sizeof(symbols[0]); index++) {
-        void **function = (void **)((char *)&library.functions + symbols[index].offset);
-        *function = dlsym(handle, symbols[index].name);
-        if (*function == NULL) {
-            snprintf(library.obstacle, sizeof(library.obstacle), "UCX lacks %s",
-                     symbols[index].name);
-            return;
-        }
+    const char *lack = weft__find_symbols(handle, symbols, &library.functions);
+    if (lack != NULL) {
+        snprintf(library.obstacle, sizeof(library.obstacle), "UCX lacks %s", lack);
+        return;
     }
     library.functions.ucp_get_version(&major, &minor, &release);
     if (major != MIN_MAJOR || minor < MIN_MINOR)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "net/nic/verbs_library.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #include "comm/host/error.h"
+#include "net/symbols.h"
 
 static struct {
     pthread_once_t once;
@@ -14,18 +13,13 @@ static struct {
     char obstacle[256]; /* empty: they are loaded */
 } library = {.once = PTHREAD_ONCE_INIT};
 
-struct symbol {
-    const char *name;
-    size_t offset;
-};
-
 #define SYMBOL(result, name, arguments) {#name, offsetof(struct weft__verbs, name)},
-static const struct symbol symbols_of_ibverbs[] = {WEFT__IBV_FUNCTIONS(SYMBOL){0}};
-static const struct symbol symbols_of_mlx5[] = {WEFT__MLX5_FUNCTIONS(SYMBOL){0}};
+static const struct weft__symbol symbols_of_ibverbs[] = {WEFT__IBV_FUNCTIONS(SYMBOL){0}};
+static const struct weft__symbol symbols_of_mlx5[] = {WEFT__MLX5_FUNCTIONS(SYMBOL){0}};
 #undef SYMBOL
 
 /* They stay loaded: libibverbs keeps drivers that it has loaded itself. */
-static void load_one(const char *file, const struct symbol *symbols)
+static void load_one(const char *file, const struct weft__symbol *symbols)
 {
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) {
@@ -34,15 +28,10 @@ static void load_one(const char *file, const struct symbol *symbols)
                  reason != NULL ? reason : "no reason is known");
         return;
     }
-    for (; symbols->name != NULL; symbols++) {
-        void **function = (void **)((char *)&library.functions + symbols->offset);
-        *function = dlsym(handle, symbols->name);
-        if (*function == NULL) {
-            snprintf(library.obstacle, sizeof(library.obstacle),
-                     "%s lacks %s: a later version of rdma-core has it", file, symbols->name);
-            return;
-        }
-    }
+    const char *lack = weft__find_symbols(handle, symbols, &library.functions);
+    if (lack != NULL)
+        snprintf(library.obstacle, sizeof(library.obstacle),
+                 "%s lacks %s: a later version of rdma-core has it", file, lack);
 }
 
 static void load(void)
