@@ -160,7 +160,8 @@ static enum scenario_finding finding_of(const struct scenario_outcome *outcome)
         return SCENARIO_RACE;
     if (outcome->sim.num_hangs > 0)
         return SCENARIO_HANG;
-    return outcome->message[0] != '\0' ? SCENARIO_WRONG : SCENARIO_SOUND;
+    return outcome->message[0] != '\0' || outcome->sim.num_wrong > 0 ? SCENARIO_WRONG
+                                                                     : SCENARIO_SOUND;
 }
 
 static int run_once(struct scenario *scenario, struct weft__sim_config *config,

@@ -60,7 +60,7 @@ struct weft__sim_result {
     uint64_t num_steps;     /* scheduling decisions */
     uint64_t schedule_hash; /* of all of them: equal seeds, equal hashes */
     int32_t num_races;
-    int32_t num_wrong; /* ranks whose host code returned non-zero */
+    int32_t num_wrong; /* ranks whose host code returned non-zero, and findings of NICs */
     int32_t num_hangs; /* 1 if nothing could go on any more */
     int32_t fault_struck;
     char report[WEFT__SIM_REPORT_BYTES]; /* the first things found, in words; "" if none */
